@@ -1,0 +1,5 @@
+"""Who claims it: the interface to plug into, adapters for real libraries, and the faulty ones."""
+
+from gnomon.impl.declaration import Declaration
+
+__all__ = ["Declaration"]

@@ -1,0 +1,1 @@
+"""Adapters: each real library seen through the operations of the interface."""

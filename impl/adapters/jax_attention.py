@@ -1,0 +1,89 @@
+"""`jax.nn.dot_product_attention` by XLA, and the activations of `jax.nn`."""
+
+import jax
+from jax import Array
+
+from gnomon.impl.adapters.jax_platform import swapped
+from gnomon.impl.declaration import Declaration
+from gnomon.spec.conventions import Conventions
+from gnomon.spec.precision import FUSED
+
+
+def unjitted(
+    query: Array,
+    key: Array,
+    value: Array,
+    *,
+    mask: Array | None = None,
+    causal: bool = False,
+    window: int | None = None,
+    scale: float | None = None,
+) -> Array:
+    """The attention, dispatched one operation after the other."""
+    if value.shape[-1] != key.shape[-1]:
+        raise NotImplementedError("jax.nn.dot_product_attention takes values only of the keys' width")
+    boolean = mask is not None and mask.dtype == bool
+    output = jax.nn.dot_product_attention(
+        swapped(query),
+        swapped(key),
+        swapped(value),
+        bias=None if boolean else mask,
+        mask=mask if boolean else None,
+        scale=scale,
+        is_causal=causal,
+        local_window_size=window,
+        implementation="xla",
+    )
+    return swapped(output)
+
+
+attention = jax.jit(unjitted, static_argnames=("causal", "window"))
+
+
+@jax.jit
+def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
+    """The affine map x·Wᵀ + b."""
+    return x @ weight.T if bias is None else x @ weight.T + bias
+
+
+def relu(x: Array) -> Array:
+    """The positive part."""
+    return jax.nn.relu(x)
+
+
+@jax.jit
+def gelu(x: Array) -> Array:
+    """x·Φ(x)."""
+    return jax.nn.gelu(x, approximate=False)
+
+
+@jax.jit
+def gelu_tanh(x: Array) -> Array:
+    """The approximation of x·Φ(x) by the hyperbolic tangent."""
+    return jax.nn.gelu(x, approximate=True)
+
+
+def silu(x: Array) -> Array:
+    """x·σ(x)."""
+    return jax.nn.silu(x)
+
+
+@jax.jit
+def softmax(logits: Array) -> Array:
+    """The exponentials along the last axis, divided by their sum."""
+    return jax.nn.softmax(logits)
+
+
+declaration = Declaration(
+    framework="jax",
+    dtypes=("float64", "float32", "bfloat16"),
+    sites=FUSED,
+    conventions=Conventions(
+        window="excluding-self",
+        alignment="top-left",
+        empty_row="mean",
+        masked_key="blocked",
+        masked_value="leaks",
+    ),
+    paths={"attention": {"un-jitted": unjitted}},
+)

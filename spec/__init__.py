@@ -1,0 +1,1 @@
+"""What is true: the cards, the equations, the arithmetic and the proofs."""

@@ -1,0 +1,33 @@
+"""Where correct implementations may differ: named axes, each with its admissible choices."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Scale = Literal["1/sqrt(head_width)", "1", "1/head_width"]
+HeadMapping = Literal["grouped", "tiled"]
+Polarity = Literal["keep", "block"]
+Alignment = Literal["bottom-right", "top-left"]
+EmptyRow = Literal["zeros", "mean", "nan"]
+Window = Literal["including-self", "excluding-self"]
+NonFinite = Literal["blocked", "leaks"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conventions:
+    """What an implementation says of itself where the equation leaves a choice.
+
+    `None` means: not declared, so it is measured and reported. The axes with a default are those that the
+    interface itself fixes; another choice has to be declared.
+    """
+
+    scale: Scale = "1/sqrt(head_width)"
+    head_mapping: HeadMapping = "grouped"  # query head i reads i·h_kv//h, or i mod h_kv
+    polarity: Polarity = "keep"  # what `True` in a boolean mask says of a key
+    window: Window = "including-self"  # whether the w keys of a window count the query's own
+    alignment: Alignment | None = None  # the corner at which a causal mask starts when lengths differ
+    empty_row: EmptyRow | None = None  # what a query that may attend to nothing returns
+    masked_key: NonFinite | None = None  # whether NaN in a masked key reaches the output
+    masked_value: NonFinite | None = None  # whether NaN in a masked value reaches the output
+
+
+MEASURED = ("alignment", "empty_row", "masked_key", "masked_value")

@@ -1,0 +1,136 @@
+"""Evaluators: the equations are written once over this interface and run as floats, bounds, symbols or balls."""
+
+import math
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from gnomon.spec.constants import Constant
+
+# An array of the evaluator's own numbers, with + - * / [] reshape swapaxes repeat and shape.
+Quantity = Any
+Mask = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+
+
+class Evaluator(ABC):
+    """The operations that the equations are made of; every array is `[..., rows, features]`."""
+
+    @abstractmethod
+    def number(self, x: Any) -> Quantity:
+        """The array as the evaluator's numbers, exact; its own numbers come back unchanged."""
+
+    @abstractmethod
+    def constant(self, c: Constant) -> Quantity:
+        """The constant, as exactly as the evaluator can say it."""
+
+    @abstractmethod
+    def exp(self, a: Quantity) -> Quantity:
+        """e to the a."""
+
+    @abstractmethod
+    def tanh(self, a: Quantity) -> Quantity:
+        """The hyperbolic tangent."""
+
+    @abstractmethod
+    def erf(self, a: Quantity) -> Quantity:
+        """The error function."""
+
+    @abstractmethod
+    def sigmoid(self, a: Quantity) -> Quantity:
+        """1/(1 + e^-a)."""
+
+    @abstractmethod
+    def rectify(self, a: Quantity) -> Quantity:
+        """The larger of a and zero."""
+
+    @abstractmethod
+    def select(self, mask: Mask | None, a: Quantity) -> Quantity:
+        """`a` where the mask is true and an exact zero elsewhere; never a product with zero."""
+
+    @abstractmethod
+    def shift(self, scores: Quantity, allowed: Mask | None) -> Quantity:
+        """A number per row that keeps exponentials in range; any will do, since softmax cancels it."""
+
+    def matmul(self, a: Quantity, b: Quantity) -> Quantity:
+        """The product over the last axis of `a` and the last but one of `b`."""
+        return a @ b
+
+    def affine(self, x: Quantity, weight: Quantity, bias: Quantity) -> Quantity:
+        """x·weight + bias, one sum a term longer."""
+        return self.matmul(x, weight) + bias
+
+    def scores(self, query: Quantity, key: Quantity, scale: Constant) -> Quantity:
+        """scale·q·k for every pair; an implementation may scale before the product, after it or half each."""
+        return self.matmul(query, key.swapaxes(-1, -2)) * self.constant(scale)
+
+    def total(self, a: Quantity) -> Quantity:
+        """The sum over the last axis, kept as an axis of length one."""
+        return np.add.reduce(a, axis=-1, keepdims=True)
+
+    def concat(self, parts: list[Quantity], axis: int) -> Quantity:
+        """The arrays one after another along an axis."""
+        return np.concatenate(parts, axis)
+
+    def store(self, a: Quantity, site: str) -> Quantity:
+        """`a`; an implementation of narrow storage may round it here."""
+        return a
+
+    def softmax(self, scores: Quantity, allowed: Mask | None = None) -> Quantity:
+        """Weights over the last axis, zero where not allowed; a row with nothing allowed is all zero."""
+        shifted = self.select(allowed, scores - self.shift(scores, allowed))
+        mass = self.select(allowed, self.exp(shifted))
+        empty = None if allowed is None else ~allowed.any(-1, keepdims=True)
+        total = self.total(mass)
+        return mass / (total if empty is None else total + self.number(empty.astype(float)))
+
+    def weigh(self, scores: Quantity, value: Quantity, allowed: Mask | None) -> Quantity:
+        """The average of the values under the softmax of the scores."""
+        return self.matmul(self.store(self.softmax(scores, allowed), "probs"), value)
+
+
+_erf = np.frompyfunc(math.erf, 1, 1)
+
+
+class Float64(Evaluator):
+    """Values, in NumPy's float64."""
+
+    def number(self, x: Any) -> Floats:
+        """The array in float64."""
+        return np.asarray(x, np.float64)
+
+    def constant(self, c: Constant) -> Floats:
+        """The nearest float64."""
+        return np.asarray(float(c))
+
+    def exp(self, a: Floats) -> Floats:
+        """e to the a."""
+        return np.asarray(np.exp(a))
+
+    def tanh(self, a: Floats) -> Floats:
+        """The hyperbolic tangent."""
+        return np.asarray(np.tanh(a))
+
+    def erf(self, a: Floats) -> Floats:
+        """The error function."""
+        return np.asarray(_erf(a), np.float64)
+
+    def sigmoid(self, a: Floats) -> Floats:
+        """1/(1 + e^-a), by the branch that does not overflow."""
+        small = np.exp(-np.abs(a))
+        return np.asarray(np.where(a >= 0, 1.0, small) / (1.0 + small))
+
+    def rectify(self, a: Floats) -> Floats:
+        """The larger of a and zero."""
+        return np.maximum(a, 0.0)
+
+    def select(self, mask: Mask | None, a: Floats) -> Floats:
+        """`a` where the mask is true, zero elsewhere."""
+        return a if mask is None else np.where(mask, a, 0.0)
+
+    def shift(self, scores: Floats, allowed: Mask | None) -> Floats:
+        """The largest allowed score of each row, zero for a row with none."""
+        top = (scores if allowed is None else np.where(allowed, scores, -np.inf)).max(-1, keepdims=True)
+        return np.where(np.isfinite(top), top, 0.0)
