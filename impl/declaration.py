@@ -19,7 +19,8 @@ class Declaration:
     sites: the intermediates that it may round to 16-bit storage (`gnomon.spec.precision`).
     conventions: its choices where correct implementations differ. keywords: our name of an argument to its
     own, for those that differ. gaps: clause number to the reason why it is not offered.
-    paths: operation to named alternatives of the same signature that must compute the same function.
+    paths: operation to named alternatives of the same signature that must compute the same function, each a
+    function or the name of a method beside the declaration.
     data_dependent: the blocking of its kernels depends on the data, so V.4.2 holds within bounds only.
     """
 
@@ -29,5 +30,5 @@ class Declaration:
     conventions: Conventions = field(default_factory=Conventions)
     keywords: Mapping[str, str] = field(default_factory=dict)
     gaps: Mapping[str, str] = field(default_factory=dict)
-    paths: Mapping[str, Mapping[str, Function]] = field(default_factory=dict)
+    paths: Mapping[str, Mapping[str, Function | str]] = field(default_factory=dict)
     data_dependent: bool = False

@@ -1,5 +1,8 @@
 """`jax.nn.dot_product_attention` by XLA, and the activations of `jax.nn`."""
 
+from functools import wraps
+from typing import Any
+
 import jax
 from jax import Array
 
@@ -37,7 +40,19 @@ def unjitted(
     return swapped(output)
 
 
-attention = jax.jit(unjitted, static_argnames=("causal", "window"))
+jitted = jax.jit(unjitted, static_argnames=("causal", "window"))
+
+
+@wraps(unjitted)
+def attention(*arrays: Array, **keywords: Any) -> Array:
+    """The attention, compiled as a whole."""
+    try:
+        output: Array = jitted(*arrays, **keywords)
+    except jax.errors.JaxRuntimeError as error:
+        if "Algorithm not supported" not in str(error):
+            raise
+        raise NotImplementedError("XLA has no bfloat16 product with float32 sums for one single dot") from error
+    return output
 
 
 @jax.jit

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+import numpy as np
 import onnxruntime
 from onnx import ModelProto
 
@@ -39,6 +40,27 @@ def session(model: ModelProto) -> Evaluate:
 run = onnx_models.operator(session)
 
 
+def written_out(mask: Array | None, queries: int) -> Array | None:
+    """The same mask with a row for each query: the kernel spreads a mask over batch and heads only."""
+    return None if mask is None else np.broadcast_to(mask, (*mask.shape[:-2], queries, mask.shape[-1]))
+
+
+def function_body(
+    query: Array,
+    key: Array,
+    value: Array,
+    *,
+    mask: Array | None = None,
+    causal: bool = False,
+    window: int | None = None,
+    scale: float | None = None,
+    softcap: float | None = None,
+) -> Array:
+    """The operators that define `Attention` in the standard, which run where there is no kernel for it."""
+    attributes = attention_attributes(causal, window, scale, softcap)
+    return attend(run, query, key, value, mask, opset=WINDOW_OPSET, **attributes)
+
+
 def attention(
     query: Array,
     key: Array,
@@ -50,10 +72,11 @@ def attention(
     scale: float | None = None,
     softcap: float | None = None,
 ) -> Array:
-    """The output of the operator `Attention`."""
+    """The output of the kernel for `Attention`, or of its definition where there is a window."""
     attributes = attention_attributes(causal, window, scale, softcap)
     opset = KERNEL_OPSET if window is None else WINDOW_OPSET
-    return attend(run, query, key, value, mask, opset=opset, **attributes)
+    given = written_out(mask, query.shape[-2])
+    return attend(run, query, key, value, given, opset=opset, **attributes)
 
 
 def multi_head_attention(
@@ -68,7 +91,7 @@ def multi_head_attention(
     """The operator `Attention` between linear maps, splitting the heads itself."""
     shared = heads if kv_heads is None else kv_heads
     return onnx_models.multi_head_attention(
-        run, x, parameters, heads=heads, kv_heads=shared, mask=mask, causal=causal
+        run, x, parameters, heads=heads, kv_heads=shared, mask=written_out(mask, x.shape[1]), causal=causal
     )
 
 
@@ -103,6 +126,7 @@ def softmax(logits: Array) -> Array:
 
 
 declaration = Declaration(
-    dtypes=("float64", "float32", "float16"),
+    dtypes=("float32", "float16"),
     conventions=Conventions(window="excluding-self"),
+    paths={"attention": {"function body": function_body}},
 )

@@ -1,0 +1,177 @@
+"""From what a user types to an implementation: an installed name, a file, a module, or an object in one."""
+
+import difflib
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from gnomon.impl.declaration import Declaration
+from gnomon.impl.frameworks import imported_by
+
+OPERATIONS = (
+    "linear",
+    "relu",
+    "gelu",
+    "gelu_tanh",
+    "silu",
+    "softmax",
+    "attention",
+    "multi_head_attention",
+    "feed_forward",
+)
+_EXTRAS = {
+    "torch": "torch",
+    "jax": "jax",
+    "flax": "flax",
+    "equinox": "equinox",
+    "onnx": "onnx",
+    "onnxruntime": "onnx",
+}
+
+
+class CannotLoad(Exception):
+    """The implementation could not be had; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Implementation:
+    """What is under test: its name, its declaration, the operations that it offers and their other paths.
+
+    home: what a stand-alone snippet imports to reach it.
+    """
+
+    name: str
+    declaration: Declaration
+    operations: Mapping[str, Callable[..., Any]]
+    paths: Mapping[str, Mapping[str, Callable[..., Any]]]
+    home: str
+
+    def keywords(self, operation: str) -> frozenset[str]:
+        """Our names of the keywords that the operation's signature has."""
+        return keywords(self.operations[operation], tuple(self.declaration.keywords.items()))
+
+
+@cache
+def keywords(function: Callable[..., Any], renamed: tuple[tuple[str, str], ...]) -> frozenset[str]:
+    """The keywords of a signature, by our names; one that takes any keyword has all of them."""
+    own = inspect.signature(function).parameters.values()
+    if any(p.kind is p.VAR_KEYWORD for p in own):
+        return frozenset({"mask", "causal", "window", "scale", "softcap", "sink", "heads", "kv_heads", "bias"})
+    back = {theirs: ours for ours, theirs in renamed}
+    return frozenset(back.get(p.name, p.name) for p in own)
+
+
+def installed() -> dict[str, EntryPoint]:
+    """The implementations that installed packages offer by name, ours included."""
+    return {e.name: e for e in entry_points(group="gnomon.implementations")}
+
+
+def load(name: str) -> Implementation:
+    """The implementation that the name stands for."""
+    points = installed()
+    if name in points:
+        return described(name, _guarded(name, points[name].load), points[name].value)
+    if name.endswith(".py") or "/" in name:
+        return described(name, _from_file(Path(name)), f"runpy:{name}")
+    module, _, attribute = name.partition(":")
+    return described(name, _from_module(name, module, attribute), name)
+
+
+def described(name: str, thing: Any, home: str) -> Implementation:
+    """The operations and the declaration of a module or an object."""
+    operations = {op: getattr(thing, op) for op in OPERATIONS if callable(getattr(thing, op, None))}
+    if not operations:
+        raise CannotLoad(
+            f"{name} offers none of the known operations: define a function named one of {', '.join(OPERATIONS)}"
+        )
+    declaration = _declaration(name, thing)
+    return Implementation(name, declaration, operations, _paths(name, thing, declaration), home)
+
+
+def _paths(name: str, thing: Any, declaration: Declaration) -> dict[str, dict[str, Callable[..., Any]]]:
+    def resolve(path: Callable[..., Any] | str) -> Callable[..., Any]:
+        found = getattr(thing, path, None) if isinstance(path, str) else path
+        if not callable(found):
+            raise CannotLoad(f"{name} declares the path {path!r} and has no function of that name")
+        return found
+
+    return {op: {label: resolve(path) for label, path in paths.items()} for op, paths in declaration.paths.items()}
+
+
+def _declaration(name: str, thing: Any) -> Declaration:
+    given = getattr(thing, "declaration", None)
+    if given is None:
+        module = thing if isinstance(thing, ModuleType) else sys.modules[type(thing).__module__]
+        return replace(Declaration(), framework=imported_by(module))
+    if not isinstance(given, Declaration):
+        raise CannotLoad(f"{name}.declaration is a {type(given).__name__}: it has to be a gnomon.impl.Declaration")
+    return given
+
+
+def _from_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise CannotLoad(f"there is no file {path}: give the path of a Python file, or the name of a module")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise CannotLoad(f"{path} is no Python file: its name has to end in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    _guarded(str(path), lambda: spec.loader.exec_module(module))  # type: ignore[union-attr]
+    return module
+
+
+def _from_module(name: str, module: str, attribute: str) -> Any:
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # a module in the folder where the command was typed
+    if not _exists(module):
+        raise CannotLoad(_unknown(name, module))
+    found = _guarded(name, lambda: importlib.import_module(module))
+    for part in attribute.split(".") if attribute else ():
+        if not hasattr(found, part):
+            raise CannotLoad(f"the module {module} has no {attribute}: check the name after the colon")
+        found = getattr(found, part)
+    return found
+
+
+def _exists(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError, AttributeError):
+        return False
+
+
+def _unknown(name: str, module: str) -> str:
+    known = sorted(installed())
+    near = difflib.get_close_matches(name, known, 1)
+    guess = f"did you mean {near[0]}?" if near else f"installed names are {', '.join(known)}."
+    return f"there is no implementation {name} and no module {module!r}: {guess} A file is given by its path."
+
+
+def _guarded(name: str, action: Callable[[], Any]) -> Any:
+    """The result of importing; whatever goes wrong becomes one sentence."""
+    try:
+        return action()
+    except ModuleNotFoundError as missing:
+        raise CannotLoad(_missing(name, missing)) from missing
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise CannotLoad(
+            f"{name} failed while it was imported: {type(error).__name__}: {error}. Import it by hand to see where."
+        ) from error
+
+
+def _missing(name: str, missing: ModuleNotFoundError) -> str:
+    package = (missing.name or "").partition(".")[0]
+    if package in _EXTRAS:
+        extra = f"pip install 'gnomon[{_EXTRAS[package]}]'"
+        return f"{name} needs {package}, which is not installed: {extra}"
+    return f"{name} imports {missing.name}, which is not installed: install it, or mend the import"

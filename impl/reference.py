@@ -1,0 +1,219 @@
+"""The NumPy implementation: what a careful reader would write first, in small steps that a fault can replace.
+
+It is not the specification; it is one more implementation under test.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from gnomon.impl.declaration import Declaration
+from gnomon.spec.conventions import Conventions
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Parameters = Mapping[str, Array]
+
+_erf = np.frompyfunc(math.erf, 1, 1)
+
+
+class NumpyReference:
+    """Linear layers, feed-forward networks and attention in NumPy; 16-bit arguments are computed in float32."""
+
+    declaration = Declaration(
+        framework="numpy",
+        dtypes=("float64", "float32", "bfloat16", "float16"),
+        sites=frozenset({"out", "hidden"}),
+        conventions=Conventions(
+            alignment="bottom-right", empty_row="zeros", masked_key="blocked", masked_value="leaks"
+        ),
+        paths={"attention": {"weights read off": "attention_by_weights"}},
+    )
+
+    # Linear layers and activations.
+
+    def linear(self, x: Array, weight: Array, bias: Array | None = None) -> Array:
+        """Wx + b at every position."""
+        product = wide(x) @ self.oriented(wide(weight))
+        return (product if bias is None else product + wide(bias)).astype(x.dtype)
+
+    def oriented(self, weight: Array) -> Array:
+        """The weight as `[in, out]`."""
+        return weight.swapaxes(-1, -2)
+
+    def relu(self, x: Array) -> Array:
+        """max(x, 0)."""
+        return np.maximum(x, x.dtype.type(0))
+
+    def gelu(self, x: Array) -> Array:
+        """x·Φ(x)."""
+        inner = wide(x)
+        root = inner.dtype.type(math.sqrt(0.5))
+        phi = (1 + _erf(inner * root).astype(inner.dtype)) / 2
+        return np.asarray(inner * phi, x.dtype)
+
+    def gelu_tanh(self, x: Array) -> Array:
+        """The tanh approximation of x·Φ(x)."""
+        inner = wide(x)
+        cubic = inner + inner.dtype.type(0.044715) * inner * inner * inner
+        tanh = np.tanh(inner.dtype.type(math.sqrt(2 / math.pi)) * cubic)
+        return np.asarray(inner * ((1 + tanh) / 2), x.dtype)
+
+    def silu(self, x: Array) -> Array:
+        """x·sigmoid(x)."""
+        inner = wide(x)
+        small = np.exp(-np.abs(inner))
+        return np.asarray(inner * np.where(inner >= 0, 1, small).astype(inner.dtype) / (1 + small), x.dtype)
+
+    def feed_forward(self, x: Array, parameters: Parameters, *, activation: str) -> Array:
+        """down(act(up(x))), or down(act(gate(x))·up(x)) where there is a gate."""
+        act = getattr(self, activation)
+        up = self.project(x, parameters, "up")
+        if "gate_weight" not in parameters:
+            return self.project(act(up), parameters, "down")
+        return self.project(self.gated(act, self.project(x, parameters, "gate"), up), parameters, "down")
+
+    def gated(self, act: Any, gate: Array, up: Array) -> Array:
+        """The activated gate times the up projection."""
+        return np.asarray(wide(act(gate)) * wide(up), gate.dtype)
+
+    def project(self, x: Array, parameters: Parameters, name: str) -> Array:
+        """The linear layer of that name among the parameters."""
+        return self.linear(x, parameters[f"{name}_weight"], parameters.get(f"{name}_bias"))
+
+    # Attention.
+
+    def softmax(self, logits: Array) -> Array:
+        """e^x over its sum, along the last axis."""
+        return self.normalise(wide(logits)).astype(logits.dtype)
+
+    def attention(
+        self,
+        query: Array,
+        key: Array,
+        value: Array,
+        *,
+        mask: Array | None = None,
+        causal: bool = False,
+        window: int | None = None,
+        scale: float | None = None,
+        softcap: float | None = None,
+        sink: Array | None = None,
+    ) -> Array:
+        """softmax(QKᵀ·scale + mask)V for every head."""
+        key, value = (self.expand(wide(a), query.shape[-3]) for a in (key, value))
+        scores = self.cap(self.scores(wide(query), key, scale), softcap)
+        scores = self.masked(scores, mask, causal, window)
+        sinks = None if sink is None else wide(sink)[:, None, None]
+        return self.attend(scores, value, sinks).astype(query.dtype)
+
+    def attention_by_weights(self, query: Array, key: Array, value: Array, **options: Any) -> Array:
+        """Attention by another path: the weights are read off through identity values and applied to the values."""
+        keys = value.shape[-2]
+        identity = np.broadcast_to(np.eye(keys, dtype=np.float32), (*value.shape[:-2], keys, keys))
+        weights = self.weights(wide(query), wide(key), identity.astype(wide(value).dtype), **options)
+        return (weights @ self.expand(wide(value), query.shape[-3])).astype(query.dtype)
+
+    def weights(self, query: Array, key: Array, identity: Array, **options: Any) -> Array:
+        """What attention gives for identity values."""
+        return self.attention(query, key, identity, **options)
+
+    def expand(self, shared: Array, heads: int) -> Array:
+        """The key or value head that each query head reads."""
+        return shared.take(np.arange(heads) * shared.shape[-3] // heads, axis=-3)
+
+    def scores(self, query: Array, key: Array, scale: float | None) -> Array:
+        """The scaled products of queries and keys."""
+        factor = self.scale(query.shape[-1], query.shape[-3]) if scale is None else scale
+        return query @ key.swapaxes(-1, -2) * query.dtype.type(factor)
+
+    def scale(self, width: int, heads: int) -> float:
+        """One over the root of the head width."""
+        return 1 / math.sqrt(width)
+
+    def cap(self, scores: Array, softcap: float | None) -> Array:
+        """c·tanh(s/c)."""
+        return (
+            scores if softcap is None else np.tanh(scores / scores.dtype.type(softcap)) * scores.dtype.type(softcap)
+        )
+
+    def masked(self, scores: Array, mask: Array | None, causal: bool, window: int | None) -> Array:
+        """The scores with every mask applied, each removing what it forbids."""
+        if mask is not None:
+            scores = self.permit(scores, mask) if mask.dtype == bool else scores + wide(mask)
+        if causal:
+            scores = self.permit(scores, self.distance(scores) >= 0)
+        return scores if window is None else self.permit(scores, self.within(scores, window))
+
+    def permit(self, scores: Array, allowed: Array) -> Array:
+        """The scores where allowed, minus infinity elsewhere."""
+        return np.where(allowed, scores, -np.inf).astype(scores.dtype)
+
+    def distance(self, scores: Array) -> Array:
+        """How many positions key j lies behind query i, the last of each aligned."""
+        queries, keys = scores.shape[-2:]
+        return np.asarray(np.arange(queries)[:, None] + (keys - queries) - np.arange(keys))
+
+    def within(self, scores: Array, window: int) -> Array:
+        """Where the key is fewer than `window` positions away."""
+        return np.asarray(np.abs(self.distance(scores)) < window)
+
+    def attend(self, scores: Array, value: Array, sink: Array | None) -> Array:
+        """The average of the values under the weights of the scores."""
+        return self.normalise(scores, sink) @ value
+
+    def normalise(self, scores: Array, sink: Array | None = None) -> Array:
+        """Softmax over the keys, with the sink's mass in the sum; a row with nothing allowed is all zero."""
+        top = self.top(scores if sink is None else np.maximum(scores, sink))
+        mass = np.exp(scores - top)
+        total = mass.sum(-1, keepdims=True)
+        if sink is not None:
+            total = total + np.exp(sink - top)
+        return np.asarray(mass / np.where(total == 0, 1, total).astype(mass.dtype))
+
+    def top(self, scores: Array) -> Array:
+        """The largest score of each row, zero where there is none."""
+        top = scores.max(-1, keepdims=True)
+        return np.where(np.isneginf(top), 0, top).astype(scores.dtype)
+
+    # Heads.
+
+    def multi_head_attention(
+        self,
+        x: Array,
+        parameters: Parameters,
+        *,
+        heads: int,
+        kv_heads: int | None = None,
+        mask: Array | None = None,
+        causal: bool = False,
+    ) -> Array:
+        """The heads of the projected input, concatenated and projected."""
+        shared = heads if kv_heads is None else kv_heads
+        query, key, value = (
+            self.split(self.project(x, parameters, name), n)
+            for name, n in (("query", heads), ("key", shared), ("value", shared))
+        )
+        mixed = self.attention(query, key, value, mask=mask, causal=causal)
+        return self.project(self.merge(mixed), parameters, "output")
+
+    def split(self, x: Array, heads: int) -> Array:
+        """`[batch, time, heads·width]` as `[batch, heads, time, width]`."""
+        batch, time, width = x.shape
+        if width % heads:
+            raise ValueError(f"{heads} heads do not divide a width of {width}")
+        return x.reshape(batch, time, heads, width // heads).swapaxes(1, 2)
+
+    def merge(self, x: Array) -> Array:
+        """`[batch, heads, time, width]` as `[batch, time, heads·width]`."""
+        batch, heads, time, width = x.shape
+        return x.swapaxes(1, 2).reshape(batch, time, heads * width)
+
+
+def wide(x: Array) -> Array:
+    """The array in its arithmetic: itself, or float32 for 16-bit storage."""
+    return x if x.dtype.itemsize > 2 else x.astype(np.float32)
+
+
+numpy_reference = NumpyReference()
