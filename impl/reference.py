@@ -103,8 +103,7 @@ class NumpyReference:
     ) -> Array:
         """softmax(QKᵀ·scale + mask)V for every head."""
         key, value = (self.expand(wide(a), query.shape[-3]) for a in (key, value))
-        scores = self.cap(self.scores(wide(query), key, scale), softcap)
-        scores = self.masked(scores, mask, causal, window)
+        scores = self.logits(self.scores(wide(query), key, scale), softcap, mask, causal, window)
         sinks = None if sink is None else wide(sink)[:, None, None]
         return self.attend(scores, value, sinks).astype(query.dtype)
 
@@ -132,6 +131,12 @@ class NumpyReference:
         """One over the root of the head width."""
         return 1 / math.sqrt(width)
 
+    def logits(
+        self, scores: Array, softcap: float | None, mask: Array | None, causal: bool, window: int | None
+    ) -> Array:
+        """The scores capped, then masked."""
+        return self.masked(self.cap(scores, softcap), mask, causal, window)
+
     def cap(self, scores: Array, softcap: float | None) -> Array:
         """c·tanh(s/c)."""
         return (
@@ -141,10 +146,15 @@ class NumpyReference:
     def masked(self, scores: Array, mask: Array | None, causal: bool, window: int | None) -> Array:
         """The scores with every mask applied, each removing what it forbids."""
         if mask is not None:
-            scores = self.permit(scores, mask) if mask.dtype == bool else scores + wide(mask)
+            scores = self.permit(scores, mask) if mask.dtype == bool else self.biased(scores, wide(mask))
         if causal:
-            scores = self.permit(scores, self.distance(scores) >= 0)
+            scores = self.permit(scores, self.past(scores))
         return scores if window is None else self.permit(scores, self.within(scores, window))
+
+    def biased(self, scores: Array, mask: Array) -> Array:
+        """The scores with the finite part of an additive mask added, minus infinity where that says so."""
+        blocked = np.isneginf(mask)
+        return self.permit(scores + np.where(blocked, 0, mask).astype(mask.dtype), ~blocked)
 
     def permit(self, scores: Array, allowed: Array) -> Array:
         """The scores where allowed, minus infinity elsewhere."""
@@ -154,6 +164,10 @@ class NumpyReference:
         """How many positions key j lies behind query i, the last of each aligned."""
         queries, keys = scores.shape[-2:]
         return np.asarray(np.arange(queries)[:, None] + (keys - queries) - np.arange(keys))
+
+    def past(self, scores: Array) -> Array:
+        """Where the key is not ahead of the query."""
+        return np.asarray(self.distance(scores) >= 0)
 
     def within(self, scores: Array, window: int) -> Array:
         """Where the key is fewer than `window` positions away."""
@@ -166,10 +180,18 @@ class NumpyReference:
     def normalise(self, scores: Array, sink: Array | None = None) -> Array:
         """Softmax over the keys, with the sink's mass in the sum; a row with nothing allowed is all zero."""
         top = self.top(scores if sink is None else np.maximum(scores, sink))
-        mass = np.exp(scores - top)
+        mass = self.exp(scores - top)
         total = mass.sum(-1, keepdims=True)
         if sink is not None:
-            total = total + np.exp(sink - top)
+            total = total + self.exp(sink - top)
+        return self.divide(mass, total)
+
+    def exp(self, shifted: Array) -> Array:
+        """e^x."""
+        return np.asarray(np.exp(shifted))
+
+    def divide(self, mass: Array, total: Array) -> Array:
+        """The mass over its total, zero where there is none."""
         return np.asarray(mass / np.where(total == 0, 1, total).astype(mass.dtype))
 
     def top(self, scores: Array) -> Array:

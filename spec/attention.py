@@ -33,19 +33,40 @@ def attention(
     query `[..., heads, queries, head_width]`, key `[..., kv_heads, keys, head_width]`, value
     `[..., kv_heads, keys, value_width]`; our head_width is the paper's dₖ. allowed: where a query may attend,
     broadcast to `[..., heads, queries, keys]`. bias is added to the scores after the cap c·tanh(s/c). A sink is
-    one more key per head whose score is given and whose value is zero. Source: Vaswani et al. 2017, section 3.2.1.
+    one more key per head whose score is given and whose value is zero. Source: Vaswani et al. 2017, 3.2.1.
     """
-    query, key, value = E.number(query), E.number(key), E.number(value)
-    key, value = (share_heads(a, query.shape[-3], mapping) for a in (key, value))
+    value = share_heads(E.number(value), query.shape[-3], mapping)
+    scores = attention_scores(E, query, key, bias=bias, scale=scale, softcap=softcap, mapping=mapping)
+    if sink is not None:
+        scores, value, allowed = _with_sink(E, scores, value, allowed, sink)
+    return E.store(E.weigh(scores, value, allowed), "out")
+
+
+def attention_weights(
+    E: Evaluator, query: Any, key: Any, *, allowed: Mask | None = None, **scoring: Any
+) -> Quantity:
+    """The weights `[..., heads, queries, keys]`, which is what attention gives for identity values."""
+    scores = attention_scores(E, query, key, **scoring)
+    return E.store(E.store(E.softmax(scores, allowed), "probs"), "out")
+
+
+def attention_scores(
+    E: Evaluator,
+    query: Any,
+    key: Any,
+    *,
+    bias: Any = None,
+    scale: Constant | None = None,
+    softcap: float | None = None,
+    mapping: str = "grouped",
+) -> Quantity:
+    """The logits of the weights, `[..., heads, queries, keys]`, before any mask."""
+    query, key = E.number(query), share_heads(E.number(key), query.shape[-3], mapping)
     scores = E.scores(query, key, inverse_root(query.shape[-1]) if scale is None else scale)
     if softcap is not None:
         cap = E.constant(exactly(softcap))
         scores = E.store(E.tanh(scores / cap) * cap, "capped")
-    if bias is not None:
-        scores = E.store(scores + E.number(bias), "biased")
-    if sink is not None:
-        scores, value, allowed = _with_sink(E, scores, value, allowed, sink)
-    return E.store(E.weigh(scores, value, allowed), "out")
+    return scores if bias is None else E.store(scores + E.number(bias), "biased")
 
 
 def share_heads(a: Quantity, heads: int, mapping: str) -> Quantity:
@@ -57,9 +78,7 @@ def share_heads(a: Quantity, heads: int, mapping: str) -> Quantity:
     return a.take(index * shared // heads if mapping == "grouped" else index % shared, axis=-3)
 
 
-def _with_sink(
-    E: Evaluator, scores: Any, value: Any, allowed: Mask | None, sink: Any
-) -> tuple[Any, Any, Mask]:
+def _with_sink(E: Evaluator, scores: Any, value: Any, allowed: Mask | None, sink: Any) -> tuple[Any, Any, Mask]:
     """The scores, values and mask with the sink as a last key."""
     leading, queries = scores.shape[:-2], scores.shape[-2]
     heads = np.broadcast_to(np.asarray(sink, float)[:, None, None], (*leading, queries, 1))

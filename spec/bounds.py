@@ -18,6 +18,7 @@ from gnomon.spec.precision import FLOAT64, Format, Precision
 
 _NO_INFORMATION = 1e90  # an error this large says nothing, yet is no licence for NaN as infinity is
 _EXP_RANGE = 700.0  # e^700 is still finite in float64
+_COSH_RANGE = 300.0  # so is the square of cosh(300)
 _CENTRED_LIMIT = 200_000  # above so many products the centred sum is bounded by Cauchy and Schwarz instead
 _SECOND_ORDER = 1 + 2.0**-15  # covers products of library errors, which are dropped; measured below 2e-6
 
@@ -41,13 +42,16 @@ def round_to(x: Floats, form: Format) -> Floats:
 
 
 class Tracked:
-    """Values with their error bounds, elementwise and absolute; an infinite bound permits NaN."""
+    """Values with their error bounds, elementwise and absolute; an infinite bound permits NaN.
+
+    `stored` says that an implementation holds numbers of its storage format here, so storing them is exact.
+    """
 
     __array_priority__ = 100
-    __slots__ = ("error", "precision", "value")
+    __slots__ = ("error", "precision", "stored", "value")
 
-    def __init__(self, value: Floats, error: Floats, precision: Precision):
-        self.value, self.precision = value, precision
+    def __init__(self, value: Floats, error: Floats, precision: Precision, stored: bool = False):
+        self.value, self.precision, self.stored = value, precision, stored
         self.error = np.where(error < np.inf, np.minimum(error, _NO_INFORMATION), np.inf)
 
     @property
@@ -92,9 +96,7 @@ class Tracked:
         """The quotient, rounded twice: some multiply by a rounded reciprocal."""
         o = self._lift(other)
         value, room = self.value / o.value, np.abs(o.value) - o.error
-        error = np.where(
-            room > 0, (self.error + np.abs(value) * o.error) / np.where(room > 0, room, 1), np.inf
-        )
+        error = np.where(room > 0, (self.error + np.abs(value) * o.error) / np.where(room > 0, room, 1), np.inf)
         return self.rounded(value, error, 2)
 
     def __getitem__(self, index: Any) -> Self:
@@ -163,8 +165,9 @@ class Bounds(Evaluator):
         return a.like(value, np.where(a.error < np.inf, error, np.inf))
 
     def tanh(self, a: Tracked) -> Tracked:
-        """The hyperbolic tangent, of slope at most one and absolute library error."""
-        return a.like(np.tanh(a.value), _bounded(a.error, 2.0) + self._library)
+        """The hyperbolic tangent: slope 1/cosh²(m) for the smallest |argument| m in reach, absolute library error."""
+        near = np.minimum(np.maximum(np.abs(a.value) - a.error, 0.0), _COSH_RANGE)
+        return a.like(np.tanh(a.value), _bounded(a.error / np.cosh(near) ** 2, 2.0) + self._library)
 
     def erf(self, a: Tracked) -> Tracked:
         """The error function: slope at most 2/√π·exp(−m²) for the smallest |argument| m in reach."""
@@ -174,11 +177,12 @@ class Bounds(Evaluator):
         return a.like(_plain.erf(a.value), error + self.precision.erf * self._unit)
 
     def sigmoid(self, a: Tracked) -> Tracked:
-        """1/(1 + e^-a), of relative slope at most one."""
-        value = _plain.sigmoid(a.value)
-        own = (self.precision.library + 3 + 2 * np.minimum(np.abs(a.value), _EXP_RANGE)) * self._unit
-        near = _bounded(value * np.expm1(np.minimum(a.error, _EXP_RANGE)), 1.0)
-        near = np.where(a.error < np.inf, near, np.inf)
+        """1/(1 + e^-a): the slope σ(1−σ) grows by at most e^|δ| on the way, and 1−σ damps the error of e^-a."""
+        value, rest = _plain.sigmoid(a.value), _plain.sigmoid(-a.value)
+        slope = np.minimum(value * rest * np.exp(np.minimum(a.error, _EXP_RANGE)), 0.25)
+        near = _bounded(slope * a.error, 1.0)
+        argument = 2 * np.minimum(np.abs(a.value), _EXP_RANGE) * rest
+        own = (self.precision.library + 3 + argument) * self._unit
         return a.like(value, near + own * (value + near) + self.precision.arithmetic.underflow)
 
     def rectify(self, a: Tracked) -> Tracked:
@@ -227,60 +231,83 @@ class Bounds(Evaluator):
         """`a` after the rounding to storage that the site permits; out of range it may be anything."""
         if not self.precision.rounds(site):
             return self._in_range(a, self._range)
+        if a.stored:
+            return a
         form = self.precision.storage
-        return self._in_range(a.like(a.value, a.error + half_ulp(a.size, form)), form.largest)
+        kept = self._in_range(a.like(a.value, a.error + half_ulp(a.size, form)), form.largest)
+        return Tracked(kept.value, kept.error, self.precision, stored=True)
 
     def softmax(self, scores: Tracked, allowed: Mask | None = None) -> Tracked:
         """The weights: each is moved by its own perturbation less the average of all."""
-        p, relative, room, lost = self._weights(scores, allowed)
-        average = (p * relative).sum(-1, keepdims=True)
-        centred = p * (relative * (1 - p) + average - p * relative) / room
-        summing, floor = self._summing(p)
-        error = np.minimum(centred, 1.0) + summing * np.minimum(p * (1 + relative) / room, 1.0) + floor
+        p, moved, reach, lost = self._weights(scores, allowed)
+        every, terms = moved.sum(-1, keepdims=True), _terms(reach)
+        others = every - moved + terms * 2 * FLOAT64.unit * every  # the last for what the difference cancels
+        own = np.minimum(moved * (1 - p) + p * others, reach)
+        floor = self.precision.arithmetic.underflow + self._vanished() * (1 + terms * p)
+        error = own + self._summing(terms) * reach + floor * (terms > 0)
         return scores.like(p, np.where(lost, np.inf, error))
 
     def weigh(self, scores: Tracked, value: Tracked, allowed: Mask | None) -> Tracked:
         """The average, its score errors in centred form: Σ p·ρ·(v−o)/Σ p(1+ρ) with |ρ| the relative ones."""
-        p, relative, room, lost = self._weights(scores, allowed)
-        out = p @ value.value
+        p, moved, reach, lost = self._weights(scores, allowed)
+        out, terms = p @ value.value, _terms(reach)
         spread = np.abs(value.value).max(-2, keepdims=True)
-        moved = np.minimum(_centred(p, relative, value.value, out) / room, 2 * spread)
-        reach = np.minimum(p * (1 + relative) / room, 1.0)
-        summing, floor = self._summing(p)
+        swayed = np.minimum(_centred(moved, value.value, out), 2 * spread)
         stored = self.precision.storage.unit if self.precision.rounds("probs") else 0.0
-        error = (
-            moved + reach @ value.error + (summing + self._gamma(_terms(p)) + stored) * (reach @ value.size)
-        )
-        error = error + floor * _terms(p) * value.size.max(-2, keepdims=True)
-        return scores.like(out, np.where(lost.any(-1, keepdims=True), np.inf, error))
+        weighed = reach @ value.size
+        error = swayed + reach @ value.error + (self._summing(terms) + self._gamma(terms) + stored) * weighed
+        error = error + self._floor(reach, value, out, terms)
+        # A kernel that divides last holds up to `terms` times the average, which may overflow before.
+        lost = lost.any(-1, keepdims=True) | (terms * weighed > self._range)
+        return scores.like(out, np.where(lost, np.inf, error))
 
     def _weights(self, scores: Tracked, allowed: Mask | None) -> tuple[Floats, Floats, Floats, Mask]:
-        """Weights, the relative error of each mass, the least the total may shrink to, and lost rows."""
-        p = _plain.softmax(scores.value, allowed)
-        gap = np.where(p > 0, np.abs(scores.value - self.shift(scores, allowed)), 0.0)
-        seen = np.where(np.isfinite(scores.error), scores.error, _EXP_RANGE)
-        seen = seen if allowed is None else np.where(allowed, seen, 0.0)
-        # Three roundings for a scale folded with log2(e), one for the subtraction of the maximum.
-        near = np.minimum(seen + self._unit * (3 * np.abs(scores.value) + gap), _EXP_RANGE)
-        near = near + half_ulp(gap, self.precision.storage) * self.precision.rounds("shifted")
-        own = self._library + 2 * gap * self._unit
-        own = own + self.precision.storage.unit * self.precision.rounds("exps")
-        relative = np.expm1(near) + own * np.exp(near)
-        room = (p * np.exp(-near) * np.maximum(1 - own, 0.0)).sum(-1, keepdims=True)
-        lost = np.broadcast_to(scores.error == np.inf, p.shape)
-        return p, relative, np.maximum(room, 1e-300), lost
+        """Weights, p·|ρ|/Σ p(1+ρ) for each, the most that each may become, and lost rows.
 
-    def _summing(self, p: Floats) -> tuple[Floats, float]:
-        """The relative error common to a row (its sum, the division, online rescaling) and the underflow."""
-        terms = _terms(p)
+        Three roundings are for a scale folded with log2(e) and for a running maximum m, |m| ≤ |s| + gap; one is
+        for the subtraction of the maximum and two for an argument in base two.
+        """
+        p = _plain.softmax(scores.value, allowed)
+        score, seen = (a if allowed is None else np.where(allowed, a, 0.0) for a in (scores.value, scores.error))
+        seen = np.minimum(seen, _NO_INFORMATION)
+        gap = np.abs(score - self.shift(scores, allowed))
+        gap = gap if allowed is None else np.where(allowed, gap, 0.0)
+        near = seen + 3 * self._unit * (np.abs(score) + gap)
+        if self.precision.rounds("shifted"):  # at the gap that the erring scores may have
+            near = near + half_ulp(gap + seen + seen.max(-1, keepdims=True), self.precision.storage)
+        own = self._library + self.precision.storage.unit * self.precision.rounds("exps")
+        close = np.minimum(near, 1.0)
+        relative = np.expm1(close) + own * np.exp(close)
+        room = (p * np.exp(-close)).sum(-1, keepdims=True) * (1 - own)
+        room = np.where(room > 0, room, 1.0)
+        moved, reach = p * relative / room, np.minimum(p * (1 + relative) / room, 1.0)
+        far = near.max(-1, keepdims=True) > 1
+        if far.any():
+            distant = _reach_of_far_scores(gap, near + 2 * own, allowed)
+            moved, reach = np.where(far, distant, moved), np.where(far, distant, reach)
+        return p, moved, reach, np.broadcast_to(scores.error == np.inf, p.shape)
+
+    def _summing(self, terms: Floats) -> Floats:
+        """The relative error common to a row: its sum, the division, online rescaling."""
         rescaled = (self.precision.library + 2) * np.ceil(terms / self.precision.block)
         stored = self.precision.storage.unit * self.precision.rounds("expsum")
+        return self._gamma(terms + 4 + rescaled) + stored
+
+    def _vanished(self) -> float:
+        """The most that an exponential loses by underflow; their sum is at least about one."""
+        stored = self.precision.rounds("exps")
+        return (self.precision.storage if stored else self.precision.arithmetic).underflow
+
+    def _floor(self, reach: Floats, value: Tracked, out: Floats, terms: Floats) -> Floats:
+        """What underflow of weights costs, η·Σ|v|, and of exponentials, η·Σ|v−o|."""
         form = self.precision.storage if self.precision.rounds("probs") else self.precision.arithmetic
-        return self._gamma(terms + 4 + rescaled) + stored, form.underflow
+        sizes = (reach > 0).astype(float) @ value.size
+        return (form.underflow + self._vanished()) * sizes + self._vanished() * terms * np.abs(out)
 
     def _product(self, a: Tracked, b: Tracked, extra: int) -> Tracked:
         magnitude = np.abs(a.value) @ np.abs(b.value)
         full = a.size @ b.size if a.error.any() or b.error.any() else magnitude
+        full = np.where(full > self._range, np.inf, full)  # some order of the sum may overflow on the way
         inherited = np.abs(a.value) @ b.error + a.error @ b.size if full is not magnitude else 0.0
         terms = np.count_nonzero(a.size, axis=-1)[..., None] + extra
         own = self._gamma(terms) * full + terms * self.precision.arithmetic.underflow * (full > 0)
@@ -294,9 +321,13 @@ class Bounds(Evaluator):
         lost = form.underflow * max(1.0, factor)
         ones = np.ones_like(key.size), np.ones_like(query.size)
         error = lost * (query.size @ ones[0].swapaxes(-1, -2) + ones[1] @ key.size.swapaxes(-1, -2))
-        if _root_is_short(scale):
+        if _root_is_power_of_two(scale):
             return error
-        return error + (2 + form.unit) * form.unit * factor * (query.size @ key.size.swapaxes(-1, -2))
+        # Query and key stored, and the root of the scale stored twice where constants are; `constant` has
+        # counted the scale itself.
+        roundings = 4 if self.precision.rounds("constant") else 2
+        relative = (1 + form.unit) ** roundings - 1
+        return error + relative * factor * (query.size @ key.size.swapaxes(-1, -2))
 
     def _gamma(self, terms: Any) -> Floats:
         product = np.asarray(terms, np.float64) * self._unit
@@ -312,9 +343,10 @@ class Bounds(Evaluator):
         return a.like(a.value, np.where(beyond, np.inf, a.error)) if beyond.any() else a
 
 
-def _root_is_short(scale: Constant) -> bool:
-    value = scale.rational
-    return value is not None and value > 0 and Constant(Fraction(1), value).short
+def _root_is_power_of_two(scale: Constant) -> bool:
+    square = scale.rational
+    root = None if square is None else Constant(Fraction(1), abs(square)).rational
+    return root is not None and root.numerator & (root.numerator - 1) == 0 and Constant(root).short
 
 
 def _bounded(error: Floats, most: float) -> Floats:
@@ -326,12 +358,28 @@ def _terms(p: Floats) -> Floats:
     return np.asarray(np.count_nonzero(p, axis=-1)[..., None], np.float64)
 
 
-def _centred(p: Floats, relative: Floats, value: Floats, out: Floats) -> Floats:
-    """Σ p·ρ·|v−o| for every feature, or its bound by Cauchy and Schwarz where that sum is too long."""
-    if p.size * value.shape[-1] <= _CENTRED_LIMIT:
+def _reach_of_far_scores(gap: Floats, near: Floats, allowed: Mask | None) -> Floats:
+    """The most that each weight may become when exponents err by more than one, a bound of its movement too.
+
+    Then e^(near−gap) counts even where the weight itself has underflowed: a far key may have become the nearest.
+    With weights p′ that sum to one, o′−o = Σ p′(v−o), so Σ reach·|v−o| bounds it; and |p′−p| ≤ reach.
+    """
+    most, least = near - gap, -near - gap
+    if allowed is not None:
+        most, least = (np.where(allowed, a, -np.inf) for a in (most, least))
+    top = least.max(-1, keepdims=True)
+    top = np.where(np.isfinite(top), top, 0.0)
+    total = np.exp(least - top).sum(-1, keepdims=True)
+    return np.minimum(np.exp(np.minimum(most - top, _EXP_RANGE)) / np.maximum(total, 1.0), 1.0)
+
+
+def _centred(moved: Floats, value: Floats, out: Floats) -> Floats:
+    """Σ moved·|v−o| for every feature, or its bound by Cauchy and Schwarz where that sum is too long."""
+    if moved.size * value.shape[-1] <= _CENTRED_LIMIT:
         distance = np.abs(value[..., None, :, :] - out[..., :, None, :])
-        return np.asarray(((p * relative)[..., None, :] @ distance)[..., 0, :])
-    centre = value.mean(-2, keepdims=True)
-    second = p @ (value - centre) ** 2
-    variance = np.maximum(second - (out - centre) ** 2, 0.0) + 2.0**-46 * second
-    return np.sqrt((p * relative**2).sum(-1, keepdims=True)) * np.sqrt(variance)
+        return np.asarray((moved[..., None, :] @ distance)[..., 0, :])
+    # Centred at the first key rather than the mean, which one huge value that few queries see would carry off.
+    value, out = value - value[..., :1, :], out - value[..., :1, :]
+    mass, second = moved.sum(-1, keepdims=True), moved @ value**2
+    square = second - 2 * out * (moved @ value) + mass * out**2
+    return np.sqrt(mass * (np.maximum(square, 0.0) + 2.0**-46 * (second + mass * out**2)))

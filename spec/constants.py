@@ -27,9 +27,14 @@ class Constant:
     def __float__(self) -> float:
         if self.over_pi:
             return float(self.ratio) * math.sqrt(self.root / Fraction(math.pi))
+        value = self.rational
+        if value is not None:
+            return float(value)
         square = self.ratio**2 * self.root
-        scaled = math.isqrt((square.numerator << 2 * _SPARE_BITS) // square.denominator)
-        return math.copysign(float(Fraction(scaled, 1 << _SPARE_BITS)), float(self.ratio))
+        # A small root gets as many significant bits as a large one.
+        bits = _SPARE_BITS + max(0, square.denominator.bit_length() - square.numerator.bit_length()) // 2
+        scaled = math.isqrt((square.numerator << 2 * bits) // square.denominator)
+        return math.copysign(float(Fraction(scaled, 1 << bits)), self.ratio)
 
     @property
     def short(self) -> bool:

@@ -253,7 +253,10 @@ SMALLEST_NUMBER_OVERFLOWS = Mistake(
     "the mean of the values was promised for an empty row and NaN comes",
     seen=("huggingface/transformers#18057 (2022)",),
     bugs=("B021",),
-    unseen=dict.fromkeys(("float64", "float32", "bfloat16"), "an ordinary score is absorbed by the smallest number, so nothing overflows"),
+    unseen=dict.fromkeys(
+        ("float64", "float32", "bfloat16"),
+        "an ordinary score is absorbed by the smallest number, so nothing overflows",
+    ),
 )
 EMPTY_ROW = Clause(
     proposition=MASKS,

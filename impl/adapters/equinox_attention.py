@@ -1,6 +1,6 @@
 """Equinox's layers holding given weights; they see one example at a time, so a batch is mapped over."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ from gnomon.impl.declaration import Declaration
 from gnomon.spec.conventions import Conventions
 from gnomon.spec.precision import EAGER
 
-ACTIVATIONS = {
+ACTIVATIONS: Mapping[str, Callable[[Array], Array]] = {
     "relu": jax.nn.relu,
     "gelu": partial(jax.nn.gelu, approximate=False),
     "gelu_tanh": partial(jax.nn.gelu, approximate=True),
@@ -22,7 +22,7 @@ ACTIVATIONS = {
 }
 
 
-def holding(weight: Array, bias: Array | None) -> eqx.nn.Linear:
+def holding(weight: Array, bias: Array | None) -> Any:
     """A `Linear` layer with this weight and bias."""
     width_out, width_in = weight.shape
     make = partial(eqx.nn.Linear, width_in, width_out, use_bias=bias is not None)
@@ -31,7 +31,7 @@ def holding(weight: Array, bias: Array | None) -> eqx.nn.Linear:
     return eqx.tree_at(lambda layer: (layer.weight, layer.bias)[: len(parts)], empty, parts)
 
 
-def layer(heads: int, width: int, projections: tuple[Any, Any, Any, Any]) -> eqx.nn.MultiheadAttention:
+def layer(heads: int, width: int, projections: tuple[Any, Any, Any, Any]) -> Any:
     """A `MultiheadAttention` with these projections of query, key, value and output."""
     make = partial(eqx.nn.MultiheadAttention, heads, width)
     empty = eqx.filter_eval_shape(make, key=jax.random.key(0))
@@ -43,14 +43,13 @@ def layer(heads: int, width: int, projections: tuple[Any, Any, Any, Any]) -> eqx
 def mapped(module: Any, mask: Array | None, sizes: tuple[int, int, int, int], *arrays: Array) -> Array:
     """The layer applied to each example with its own part of the mask, one per head or one for all."""
     if mask is None:
-        return jax.vmap(module)(*arrays)
+        return jnp.asarray(jax.vmap(module)(*arrays))
     if mask.dtype != bool:
         raise NotImplementedError("equinox.nn.MultiheadAttention takes no additive mask")
     if mask.ndim == 2:
-        return jax.vmap(partial(module, mask=jnp.broadcast_to(mask, sizes[2:])))(*arrays)
+        return jnp.asarray(jax.vmap(partial(module, mask=jnp.broadcast_to(mask, sizes[2:])))(*arrays))
     masks = jnp.broadcast_to(mask, sizes)
-    output: Array = jax.vmap(lambda part, *rows: module(*rows, mask=part))(masks, *arrays)
-    return output
+    return jnp.asarray(jax.vmap(lambda part, *rows: module(*rows, mask=part))(masks, *arrays))
 
 
 def unjitted(query: Array, key: Array, value: Array, *, mask: Array | None = None) -> Array:
@@ -86,7 +85,7 @@ def multi_head_attention(
 @jax.jit
 def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
     """The output of a `Linear` layer, mapped over all axes but the last."""
-    rows = jax.vmap(holding(weight, bias))(x.reshape(-1, x.shape[-1]))
+    rows = jnp.asarray(jax.vmap(holding(weight, bias))(x.reshape(-1, x.shape[-1])))
     return rows.reshape(*x.shape[:-1], -1)
 
 
@@ -95,13 +94,11 @@ def feed_forward(x: Array, parameters: Mapping[str, Array], *, activation: str) 
     """The output of an `MLP` of one hidden layer, mapped over batch and time."""
     if "gate_weight" in parameters:
         raise NotImplementedError("equinox.nn.MLP has no gate")
-    up, down = (
-        holding(parameters[f"{name}_weight"], parameters.get(f"{name}_bias")) for name in ("up", "down")
-    )
+    up, down = (holding(parameters[f"{name}_weight"], parameters.get(f"{name}_bias")) for name in ("up", "down"))
     make = partial(eqx.nn.MLP, x.shape[-1], x.shape[-1], 1, 1, ACTIVATIONS[activation])
     empty = eqx.filter_eval_shape(make, key=jax.random.key(0))
     module = eqx.tree_at(lambda tree: tree.layers, empty, (up, down))
-    return jax.vmap(jax.vmap(module))(x)
+    return jnp.asarray(jax.vmap(jax.vmap(module))(x))
 
 
 declaration = Declaration(

@@ -21,9 +21,7 @@ def combined(mask: Array | None, causal: bool, length: int) -> Array | None:
     return merged
 
 
-def unjitted(
-    query: Array, key: Array, value: Array, *, mask: Array | None = None, causal: bool = False
-) -> Array:
+def unjitted(query: Array, key: Array, value: Array, *, mask: Array | None = None, causal: bool = False) -> Array:
     """The attention, dispatched one operation after the other."""
     if key.shape[1] != query.shape[1]:
         raise NotImplementedError("flax.linen.dot_product_attention takes as many key as query heads")
@@ -73,8 +71,7 @@ def multi_head_attention(
             "bias": parameters.get("output_bias", jnp.zeros(width, x.dtype)),
         }
     }
-    output: Array = module.apply({"params": variables}, x, mask=combined(mask, causal, x.shape[1]))
-    return output
+    return jnp.asarray(module.apply({"params": variables}, x, mask=combined(mask, causal, x.shape[1])))
 
 
 @jax.jit
@@ -82,8 +79,7 @@ def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
     """The output of a `Dense` layer with these weights."""
     module = linen.Dense(weight.shape[0], use_bias=bias is not None)
     variables = {"kernel": weight.T} if bias is None else {"kernel": weight.T, "bias": bias}
-    output: Array = module.apply({"params": variables}, x)
-    return output
+    return jnp.asarray(module.apply({"params": variables}, x))
 
 
 declaration = Declaration(

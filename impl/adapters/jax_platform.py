@@ -5,8 +5,8 @@ import os
 import jax
 from jax import Array
 
-jax.config.update("jax_enable_x64", True)
-jax.config.update("jax_platforms", os.environ.get("JAX_PLATFORMS", "cpu"))
+jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
+jax.config.update("jax_platforms", os.environ.get("JAX_PLATFORMS", "cpu"))  # type: ignore[no-untyped-call]
 
 
 def swapped(array: Array) -> Array:

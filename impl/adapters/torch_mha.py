@@ -1,6 +1,7 @@
 """PyTorch's `nn.MultiheadAttention` holding given weights, on each of its internal paths."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,23 +32,30 @@ def layer(parameters: Mapping[str, Tensor], width: int, heads: int) -> torch.nn.
     return module.eval()
 
 
-def masks(
-    mask: Tensor | None, causal: bool, batch: int, heads: int, queries: int, keys: int
-) -> dict[str, Tensor | bool]:
+def masks(mask: Tensor | None, causal: bool, heads: int, batch: int, queries: int, keys: int) -> dict[str, Any]:
     """The layer's arguments: a mask of keys alone pads, any other is given per query or per head."""
-    future = {"attn_mask": torch.ones(queries, keys, dtype=torch.bool).triu(1), "is_causal": True}
+    future: dict[str, Any] = {}
+    if causal:
+        future = {"attn_mask": torch.ones(queries, keys, dtype=torch.bool).triu(1), "is_causal": True}
     if mask is None:
-        return future if causal else {}
+        return future
     if mask.ndim == 4 and mask.shape[1:3] == (1, 1):
-        padding = mask[:, 0, 0].expand(batch, keys)
         if causal and mask.dtype != torch.bool:
-            future["attn_mask"] = torch.nn.Transformer.generate_square_subsequent_mask(keys, dtype=mask.dtype)
-        return {"key_padding_mask": padding} | (future if causal else {})
+            future["attn_mask"] = torch.full((queries, keys), -torch.inf, dtype=mask.dtype).triu(1)
+        return future | {"key_padding_mask": mask[:, 0, 0].expand(batch, keys)}
     if causal:
         raise NotImplementedError("the attn_mask of a causal nn.MultiheadAttention is the causal mask itself")
     if mask.ndim == 2:
         return {"attn_mask": mask.expand(queries, keys)}
     return {"attn_mask": mask.expand(batch, heads, queries, keys).flatten(0, 1)}
+
+
+def output(
+    module: torch.nn.MultiheadAttention, rows: tuple[Tensor, Tensor, Tensor], weights: bool, **given: Any
+) -> Tensor:
+    """The first of the layer's two outputs."""
+    result: Tensor = module(*rows, need_weights=weights, **given)[0]
+    return result.detach()
 
 
 def multi_head_attention(
@@ -60,10 +68,9 @@ def multi_head_attention(
 ) -> Tensor:
     """The output of the layer in inference, where it may take its fast path."""
     module = layer(parameters, x.shape[-1], heads)
-    batch, time, _ = x.shape
+    given = masks(mask, causal, heads, x.shape[0], x.shape[1], x.shape[1])
     with torch.no_grad():
-        output, _ = module(x, x, x, need_weights=False, **masks(mask, causal, batch, heads, time, time))
-    return output
+        return output(module, (x, x, x), False, **given)
 
 
 def slow_path(
@@ -76,9 +83,8 @@ def slow_path(
 ) -> Tensor:
     """The output of the layer in training, without dropout."""
     module = layer(parameters, x.shape[-1], heads).train()
-    batch, time, _ = x.shape
-    output, _ = module(x, x, x, need_weights=False, **masks(mask, causal, batch, heads, time, time))
-    return output.detach()
+    given = masks(mask, causal, heads, x.shape[0], x.shape[1], x.shape[1])
+    return output(module, (x, x, x), False, **given)
 
 
 def weights_returned(
@@ -91,9 +97,8 @@ def weights_returned(
 ) -> Tensor:
     """The output of the layer in training where it also returns the weights, which it then writes out."""
     module = layer(parameters, x.shape[-1], heads).train()
-    batch, time, _ = x.shape
-    output, _ = module(x, x, x, need_weights=True, **masks(mask, causal, batch, heads, time, time))
-    return output.detach()
+    given = masks(mask, causal, heads, x.shape[0], x.shape[1], x.shape[1])
+    return output(module, (x, x, x), True, **given)
 
 
 def joined(heads: Tensor) -> Tensor:
@@ -115,17 +120,15 @@ def attention(
 ) -> Tensor:
     """The attention of a layer whose four projections are the identity."""
     if key.shape[1] != query.shape[1] or value.shape[-1] != query.shape[-1]:
-        raise NotImplementedError(
-            "nn.MultiheadAttention has one width per head and as many key as query heads"
-        )
+        raise NotImplementedError("nn.MultiheadAttention has one width per head and as many key as query heads")
     batch, heads, queries, head_width = query.shape
     width = heads * head_width
     identity = torch.eye(width, dtype=query.dtype)
     module = layer({f"{name}_weight": identity for name in (*PROJECTIONS, "output")}, width, heads)
-    given = masks(mask, causal, batch, heads, queries, key.shape[-2])
+    given = masks(mask, causal, heads, batch, queries, key.shape[-2])
     with torch.no_grad():
-        output, _ = module(joined(query), joined(key), joined(value), need_weights=False, **given)
-    return output.unflatten(-1, (heads, head_width)).transpose(1, 2)
+        rows = output(module, (joined(query), joined(key), joined(value)), False, **given)
+    return rows.reshape(batch, queries, heads, head_width).transpose(1, 2)
 
 
 declaration = Declaration(

@@ -56,22 +56,20 @@ def flash_kernel(
     """The same attention by the tiled kernel with an online softmax."""
     try:
         with warnings.catch_warnings(), sdpa_kernel(SDPBackend.FLASH_ATTENTION):
-            # Torch warns of each reason before it raises; the exception says enough.
-            warnings.filterwarnings("ignore", "Flash attention", UserWarning)
+            # PyTorch warns of every reason before it raises, and the exception is enough.
+            warnings.simplefilter("ignore", UserWarning)
             return attention(query, key, value, mask=mask, causal=causal, scale=scale)
     except RuntimeError as error:
         if "No available kernel" not in str(error) and "No viable backend" not in str(error):
             raise
-        raise NotImplementedError("the flash kernel does not take arguments of these shapes") from error
+        raise NotImplementedError("the flash kernel does not take these shapes or strides") from error
 
 
 declaration = Declaration(
     framework="torch",
     dtypes=("float64", "float32", "bfloat16", "float16"),
     sites=FUSED,
-    conventions=Conventions(
-        alignment="top-left", empty_row="zeros", masked_key="leaks", masked_value="leaks"
-    ),
+    conventions=Conventions(alignment="top-left", empty_row="zeros", masked_key="leaks", masked_value="leaks"),
     paths={
         "attention": {
             "math kernel": math_kernel,

@@ -1,0 +1,190 @@
+"""Correct implementations that were reported as bugs, or look like one: every clause has to let them hold."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from gnomon.impl.declaration import Declaration
+from gnomon.impl.faults.precision import Storing
+from gnomon.impl.faults.registry import control
+from gnomon.impl.faults.tiles import Tiled
+from gnomon.impl.reference import Array, NumpyReference, wide
+
+_USUAL = NumpyReference.declaration
+
+
+def _declaring(**conventions: Any) -> Declaration:
+    return replace(_USUAL, conventions=replace(_USUAL.conventions, **conventions))
+
+
+@control("N04", reason="a constant added to every score of a row, the sink's too, cancels in the softmax")
+class ShiftedBySlope(NumpyReference):
+    """Every head's scores stand higher by a slope of its own."""
+
+    def normalise(self, scores: Array, sink: Array | None = None) -> Array:
+        if scores.ndim < 3:
+            return super().normalise(scores, sink)
+        slope = 0.5 ** np.arange(scores.shape[-3], dtype=scores.dtype)[:, None, None]
+        return super().normalise(scores + slope, None if sink is None else sink + slope)
+
+
+@control("N05", reason="a mask after the exponentials, if they are divided by what is left, is one before them")
+class MaskedAfterwards(NumpyReference):
+    """The exponentials of all keys are taken, masked ones become zero and the others are divided by their sum."""
+
+    def masked(self, scores: Array, mask: Array | None, causal: bool, window: int | None) -> Array:
+        self.unmasked = scores
+        return super().masked(scores, mask, causal, window)
+
+    def attend(self, scores: Array, value: Array, sink: Array | None) -> Array:
+        if sink is not None:
+            return super().attend(scores, value, sink)
+        blocked = np.isneginf(scores)
+        # Shifted by the largest allowed score, not by the largest: that may be so far above that nothing is left.
+        mass = self.exp(np.where(blocked, self.unmasked, scores) - self.top(scores))
+        kept = np.where(blocked, 0, mass).astype(mass.dtype)
+        return self.divide(kept, kept.sum(-1, keepdims=True)) @ value
+
+
+@control("N06", reason="query head i may read key-value head i mod h_kv where that is declared")
+class TiledHeads(NumpyReference):
+    """Key-value heads are tiled, as declared."""
+
+    declaration = _declaring(head_mapping="tiled")
+
+    def expand(self, shared: Array, heads: int) -> Array:
+        return shared.take(np.arange(heads) % shared.shape[-3], axis=-3)
+
+
+@control("N07", reason="KQᵀ in column-major order is QKᵀ transposed")
+class ColumnMajor(NumpyReference):
+    """The scores are products of keys with queries, transposed."""
+
+    def scores(self, query: Array, key: Array, scale: float | None) -> Array:
+        return super().scores(key, query, scale).swapaxes(-1, -2)
+
+
+@control("N10", reason="another order of summation and weights rounded to 16 bits differ by rounding alone")
+class RoundedWeightsBackwards(Storing):
+    """The last key is summed first and the weights are stored, as declared."""
+
+    declaration = replace(_USUAL, sites=_USUAL.sites | {"probs"})
+
+    def attend(self, scores: Array, value: Array, sink: Array | None) -> Array:
+        weights = self.normalise(scores[..., ::-1], sink).astype(self.storage)
+        return np.asarray(wide(weights).astype(value.dtype) @ value[..., ::-1, :])
+
+
+@control("N15", reason="a mask of padding need not be triangular: causality is applied apart from it")
+class CausalFirst(NumpyReference):
+    """Causality and window come first, the given mask afterwards."""
+
+    def masked(self, scores: Array, mask: Array | None, causal: bool, window: int | None) -> Array:
+        return super().masked(super().masked(scores, None, causal, window), mask, False, None)
+
+
+@control("N18", reason="a causal mask may start at the top-left corner where that is declared")
+class TopLeftDeclared(NumpyReference):
+    """The first query stands at the first key, as declared."""
+
+    declaration = _declaring(alignment="top-left")
+
+    def distance(self, scores: Array) -> Array:
+        queries, keys = scores.shape[-2:]
+        return np.asarray(super().distance(scores) - (keys - queries))
+
+
+@control("unscaled", reason="a model may leave the scores unscaled where that is declared, as T5 does")
+class UnscaledDeclared(NumpyReference):
+    """The scores are not divided, as declared."""
+
+    declaration = _declaring(scale="1")
+
+    def scale(self, width: int, heads: int) -> float:
+        return 1.0
+
+
+@control("true-blocks", reason="true in a boolean mask may block where that is declared")
+class TrueBlocks(NumpyReference):
+    """True in a boolean mask blocks, as declared."""
+
+    declaration = _declaring(polarity="block")
+
+    def masked(self, scores: Array, mask: Array | None, causal: bool, window: int | None) -> Array:
+        kept = ~mask if mask is not None and mask.dtype == bool else mask
+        return super().masked(scores, kept, causal, window)
+
+
+@control("window-excludes-self", reason="w keys beside the query's own may be seen where that is declared")
+class WindowExcludesSelf(NumpyReference):
+    """A window of w reaches w keys besides the query's own, as declared."""
+
+    declaration = _declaring(window="excluding-self")
+
+    def within(self, scores: Array, window: int) -> Array:
+        return super().within(scores, window + 1)
+
+
+@control("empty-row-nan", reason="a row with nothing allowed may be NaN where that is declared")
+class EmptyRowIsNan(NumpyReference):
+    """Zero over zero is left as it is, as declared."""
+
+    declaration = _declaring(empty_row="nan")
+
+    def divide(self, mass: Array, total: Array) -> Array:
+        return np.asarray(mass / total)
+
+
+@control("empty-row-mean", reason="a row with nothing allowed may be the mean of the values where that is declared")
+class EmptyRowIsMean(NumpyReference):
+    """A row with nothing allowed has equal scores, as declared."""
+
+    declaration = _declaring(empty_row="mean")
+
+    def attend(self, scores: Array, value: Array, sink: Array | None) -> Array:
+        empty = np.isneginf(scores).all(-1, keepdims=True) & (sink is None)
+        return super().attend(np.where(empty, 0, scores).astype(scores.dtype), value, sink)
+
+
+@control("split-scale", reason="half of the scale on the query and half on the key is the scale on their product")
+class SplitScale(NumpyReference):
+    """Query and key are each multiplied by the root of the scale."""
+
+    def scores(self, query: Array, key: Array, scale: float | None) -> Array:
+        factor = self.scale(query.shape[-1], query.shape[-3]) if scale is None else scale
+        root = query.dtype.type(math.sqrt(abs(factor)))
+        return super().scores(query * root, key * root, math.copysign(1.0, factor))
+
+
+@control("base-two", reason="2 to the power of scores that were multiplied by log2(e) is e to their power")
+class BaseTwo(NumpyReference):
+    """The exponentials are powers of two."""
+
+    def normalise(self, scores: Array, sink: Array | None = None) -> Array:
+        factor = scores.dtype.type(math.log2(math.e))
+        return super().normalise(scores * factor, None if sink is None else sink * factor)
+
+    def exp(self, shifted: Array) -> Array:
+        return np.asarray(np.exp2(shifted))
+
+
+@control("online-softmax", reason="a running maximum with rescaling gives the softmax over all keys")
+class OnlineSoftmax(Tiled):
+    """Keys are read tile by tile."""
+
+
+@control("merged-tiles", reason="tiles that are averaged apart and merged by their masses give the whole")
+class MergedTiles(NumpyReference):
+    """Each tile of keys has a maximum and an average of its own, and its mass is a score of that average."""
+
+    def attend(self, scores: Array, value: Array, sink: Array | None) -> Array:
+        cuts = range(0, scores.shape[-1], Tiled.tile)
+        tiles = [(scores[..., c : c + Tiled.tile], value[..., c : c + Tiled.tile, :]) for c in cuts]
+        averages = [self.normalise(score) @ part for score, part in tiles]
+        masses = [
+            self.top(score) + np.log(self.exp(score - self.top(score)).sum(-1, keepdims=True)) for score, _ in tiles
+        ]
+        weights = self.normalise(np.concatenate(masses, -1), sink)
+        return np.asarray((np.stack(averages, -1) * weights[..., None, :]).sum(-1))

@@ -1,0 +1,338 @@
+"""Cases: Hypothesis draws the structure, NumPy fills in numbers that are exact in the dtype under test.
+
+A case is a small frozen record that prints as one line and is read back from it, so that every failure replays.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from types import MappingProxyType
+from typing import Any, Self
+
+import numpy as np
+from hypothesis import strategies as st
+
+from gnomon.spec.bounds import round_to
+from gnomon.spec.evaluators import Floats, Mask
+from gnomon.spec.linear import ACTIVATIONS
+from gnomon.spec.precision import Format
+
+Rng = np.random.Generator
+Strategy = st.SearchStrategy[Any]
+
+LENGTHS = (1, 2, 3, 4, 5, 7, 8, 13)
+WIDTHS = (1, 2, 3, 4, 5, 8, 16, 64)
+# Pairs of query and key-value heads: alone, equal, one shared, and between, also where h_kv is unlike h/h_kv.
+HEADS = ((1, 1), (2, 2), (2, 1), (3, 3), (4, 2), (3, 1), (6, 2), (6, 3), (8, 2))
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+class MalformedCase(ValueError):
+    """The text names no case; the message says what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """The structure of one case; `seed` and `regime` say what its numbers are."""
+
+    regime: str = "ordinary"
+    seed: int = 0
+
+    def __str__(self) -> str:
+        return ",".join(f"{f.name}={getattr(self, f.name)}" for f in fields(self))
+
+    @classmethod
+    def read(cls, text: str) -> Self:
+        """The case that prints as `text`."""
+        known = {f.name: f.type for f in fields(cls)}
+        pairs = [part.partition("=") for part in text.split(",") if part]
+        for name, _, _ in pairs:
+            if name not in known:
+                raise MalformedCase(f"a {cls.__name__} has no field {name!r}; it has {', '.join(known)}")
+        try:
+            return cls(**{name: _field(getattr(cls(), name), value) for name, _, value in pairs})
+        except ValueError as error:
+            raise MalformedCase(f"cannot read the case {text!r}: {error}") from error
+
+    @property
+    def rng(self) -> Rng:
+        """The source of its numbers, the same at every use."""
+        return np.random.default_rng(self.seed)
+
+
+def _field(default: Any, text: str) -> Any:
+    if isinstance(default, bool):
+        return {"True": True, "False": False}[text]
+    return type(default)(text)
+
+
+# Regimes: how the numbers of an array of that shape are drawn.
+
+
+def _ordinary(rng: Rng, shape: tuple[int, ...]) -> Floats:
+    return rng.standard_normal(shape)
+
+
+def _tiny(rng: Rng, shape: tuple[int, ...]) -> Floats:
+    return rng.standard_normal(shape) * 2.0**-10
+
+
+def _sharp(rng: Rng, shape: tuple[int, ...]) -> Floats:
+    return rng.standard_normal(shape) * 3
+
+
+def _near_ties(rng: Rng, shape: tuple[int, ...]) -> Floats:
+    return 1 + rng.standard_normal(shape) * 2.0**-6
+
+
+def _large_mean(rng: Rng, shape: tuple[int, ...]) -> Floats:
+    return 30 + rng.standard_normal(shape)
+
+
+def _constant(rng: Rng, shape: tuple[int, ...]) -> Floats:
+    return np.full(shape, rng.standard_normal())
+
+
+def _heavy_tails(rng: Rng, shape: tuple[int, ...]) -> Floats:
+    return np.clip(rng.standard_t(2, shape), -50, 50)
+
+
+def _powers_of_two(rng: Rng, shape: tuple[int, ...]) -> Floats:
+    return np.ldexp(rng.choice([-1.0, 1.0], shape), rng.integers(-4, 3, shape))
+
+
+def _cancelling(rng: Rng, shape: tuple[int, ...]) -> Floats:
+    x = rng.standard_normal(shape)
+    x[..., 1::2] = -x[..., : x.shape[-1] - x.shape[-1] % 2 : 2] * (1 + 2.0**-7)
+    return x
+
+
+REGIMES: Mapping[str, Callable[[Rng, tuple[int, ...]], Floats]] = MappingProxyType(
+    {
+        "ordinary": _ordinary,
+        "tiny": _tiny,
+        "sharp": _sharp,
+        "near-ties": _near_ties,
+        "large-mean": _large_mean,
+        "constant": _constant,
+        "heavy-tails": _heavy_tails,
+        "powers-of-two": _powers_of_two,
+        "cancelling": _cancelling,
+    }
+)
+
+
+def filled(case: Case, rng: Rng, form: Format, *shape: int) -> Floats:
+    """An array of the case's regime, exact in the format."""
+    return round_to(REGIMES[case.regime](rng, shape), form)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionCase(Case):
+    """Attention: its lengths, widths and heads, and how a mask is given."""
+
+    batch: int = 1
+    heads: int = 1
+    kv_heads: int = 1
+    queries: int = 1
+    keys: int = 1
+    width: int = 1
+    value_width: int = 1
+    masked: str = "none"  # none, causal, boolean, additive or bias
+    window: int = 0
+
+    def arrays(self, form: Format) -> tuple[Floats, Floats, Floats]:
+        """Query, key and value."""
+        rng = self.rng
+        return (
+            filled(self, rng, form, self.batch, self.heads, self.queries, self.width),
+            filled(self, rng, form, self.batch, self.kv_heads, self.keys, self.width),
+            filled(self, rng, form, self.batch, self.kv_heads, self.keys, self.value_width),
+        )
+
+    def permitted(self, *leading: int) -> Mask:
+        """A random boolean mask `[*leading, queries, keys]` that leaves each query at least one key."""
+        rng = np.random.default_rng((self.seed, 1))
+        mask = rng.random((*leading, self.queries, self.keys)) < 0.6
+        kept = rng.integers(0, self.keys, (*leading, self.queries, 1))
+        return mask | (np.arange(self.keys) == kept)
+
+    def options(self, form: Format) -> dict[str, Any]:
+        """The keywords that say its mask and window."""
+        window = {"window": self.window} if self.window else {}
+        if self.masked == "none":
+            return window
+        if self.masked == "causal":
+            return {"causal": True, **window}
+        permitted = self.permitted(self.batch, 1)
+        if self.masked == "boolean":
+            return {"mask": permitted, **window}
+        bias = self.rng.standard_normal(permitted.shape) if self.masked == "bias" else np.zeros(permitted.shape)
+        return {"mask": np.where(permitted, round_to(bias, form), -np.inf), **window}
+
+
+def attention_cases(**given: Any) -> Strategy:
+    """Attention cases; a keyword fixes a field, by a value or a strategy."""
+    drawn: dict[str, Strategy] = {
+        "regime": st.sampled_from(tuple(REGIMES)),
+        "seed": SEEDS,
+        "batch": st.sampled_from((1, 2, 3)),
+        "queries": st.sampled_from(LENGTHS),
+        "keys": st.sampled_from(LENGTHS),
+        "width": st.sampled_from(WIDTHS),
+        "value_width": st.sampled_from(WIDTHS[:6]),
+    }
+    pairs = given.pop("head_pairs", HEADS)
+    drawn |= {name: v if isinstance(v, st.SearchStrategy) else st.just(v) for name, v in given.items()}
+    if {"heads", "kv_heads"} & set(given):
+        return st.builds(AttentionCase, **drawn)
+    return st.builds(
+        lambda pair, **rest: AttentionCase(heads=pair[0], kv_heads=pair[1], **rest),
+        st.sampled_from(pairs),
+        **drawn,
+    )
+
+
+def square(case: AttentionCase) -> AttentionCase:
+    """The case with as many keys as queries."""
+    return AttentionCase(**{**{f.name: getattr(case, f.name) for f in fields(case)}, "keys": case.queries})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinearCase(Case):
+    """A linear layer or a stack of them."""
+
+    batch: int = 1
+    time: int = 1
+    inner: int = 1
+    outer: int = 1
+    depth: int = 2
+    biased: bool = False
+
+    def layer(self, form: Format, index: int = 0) -> tuple[Floats, Floats | None]:
+        """Weight and bias of one layer; those past the first are square in the outer width."""
+        rng = np.random.default_rng((self.seed, 2 + index))
+        width = self.inner if index == 0 else self.outer
+        weight = round_to(rng.standard_normal((self.outer, width)) / np.sqrt(width), form)
+        return weight, filled(self, rng, form, self.outer) if self.biased else None
+
+    def input(self, form: Format) -> Floats:
+        """`[batch, time, inner]`."""
+        return filled(self, self.rng, form, self.batch, self.time, self.inner)
+
+
+def linear_cases(**given: Any) -> Strategy:
+    """Linear cases; a keyword fixes a field, by a value or a strategy."""
+    drawn: dict[str, Strategy] = {
+        "regime": st.sampled_from(tuple(REGIMES)),
+        "seed": SEEDS,
+        "batch": st.sampled_from((1, 2, 3)),
+        "time": st.sampled_from(LENGTHS),
+        "inner": st.sampled_from(WIDTHS),
+        "outer": st.sampled_from(WIDTHS),
+        "depth": st.integers(2, 4),
+        "biased": st.booleans(),
+    }
+    drawn |= {name: v if isinstance(v, st.SearchStrategy) else st.just(v) for name, v in given.items()}
+    return st.builds(LinearCase, **drawn)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedForwardCase(Case):
+    """An activation, alone or in a feed-forward network."""
+
+    batch: int = 1
+    time: int = 1
+    width: int = 1
+    hidden: int = 1
+    activation: str = "relu"
+    gated: bool = False
+    biased: bool = False
+
+    def parameters(self, form: Format) -> dict[str, Floats]:
+        """Its weights and biases by name."""
+        rng = np.random.default_rng((self.seed, 3))
+        shapes = {"up": (self.hidden, self.width), "down": (self.width, self.hidden)}
+        shapes |= {"gate": (self.hidden, self.width)} if self.gated else {}
+        return _parameters(rng, form, shapes, self.biased)
+
+    def input(self, form: Format) -> Floats:
+        """`[batch, time, width]`."""
+        return filled(self, self.rng, form, self.batch, self.time, self.width)
+
+
+def feed_forward_cases(**given: Any) -> Strategy:
+    """Feed-forward cases; a keyword fixes a field, by a value or a strategy."""
+    drawn: dict[str, Strategy] = {
+        "regime": st.sampled_from(tuple(REGIMES)),
+        "seed": SEEDS,
+        "batch": st.sampled_from((1, 2)),
+        "time": st.sampled_from(LENGTHS[:5]),
+        "width": st.sampled_from(WIDTHS[:6]),
+        "hidden": st.sampled_from(WIDTHS[:7]),
+        "activation": st.sampled_from(ACTIVATIONS),
+        "gated": st.booleans(),
+        "biased": st.booleans(),
+    }
+    drawn |= {name: v if isinstance(v, st.SearchStrategy) else st.just(v) for name, v in given.items()}
+    return st.builds(FeedForwardCase, **drawn)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MultiHeadCase(Case):
+    """Multi-head attention with its parameters."""
+
+    batch: int = 1
+    time: int = 1
+    heads: int = 1
+    kv_heads: int = 1
+    head_width: int = 1
+    biased: bool = False
+    causal: bool = False
+
+    @property
+    def width(self) -> int:
+        """The model width, which the heads divide."""
+        return self.heads * self.head_width
+
+    def options(self) -> dict[str, Any]:
+        """The keywords that say its heads and its mask."""
+        shared = {} if self.kv_heads == self.heads else {"kv_heads": self.kv_heads}
+        return {"heads": self.heads, **shared, **({"causal": True} if self.causal else {})}
+
+    def parameters(self, form: Format) -> dict[str, Floats]:
+        """Its weights and biases by name."""
+        shared = self.kv_heads * self.head_width
+        shapes = {"query": self.width, "key": shared, "value": shared, "output": self.width}
+        rng = np.random.default_rng((self.seed, 4))
+        return _parameters(rng, form, {n: (rows, self.width) for n, rows in shapes.items()}, self.biased)
+
+    def input(self, form: Format) -> Floats:
+        """`[batch, time, width]`."""
+        return filled(self, self.rng, form, self.batch, self.time, self.width)
+
+
+def multi_head_cases(**given: Any) -> Strategy:
+    """Multi-head cases; a keyword fixes a field, by a value or a strategy."""
+    drawn: dict[str, Strategy] = {
+        "regime": st.sampled_from(("ordinary", "near-ties", "heavy-tails", "powers-of-two")),
+        "seed": SEEDS,
+        "batch": st.sampled_from((1, 2, 3)),
+        "time": st.sampled_from(LENGTHS[:6]),
+        "head_width": st.sampled_from((1, 2, 3, 4, 8)),
+        "biased": st.booleans(),
+        "causal": st.booleans(),
+    }
+    pairs = given.pop("head_pairs", tuple((h, h) for h in (1, 2, 3, 4)))
+    drawn |= {name: v if isinstance(v, st.SearchStrategy) else st.just(v) for name, v in given.items()}
+    return st.builds(
+        lambda pair, **rest: MultiHeadCase(heads=pair[0], kv_heads=pair[1], **rest), st.sampled_from(pairs), **drawn
+    )
+
+
+def _parameters(rng: Rng, form: Format, shapes: Mapping[str, tuple[int, int]], biased: bool) -> dict[str, Floats]:
+    """Weights of order one over the root of their inputs, biases off zero."""
+    weights = {
+        f"{n}_weight": round_to(rng.standard_normal(shape) / np.sqrt(shape[1]), form) for n, shape in shapes.items()
+    }
+    biases = {f"{n}_bias": round_to(rng.standard_normal(shape[0]), form) for n, shape in shapes.items()}
+    return weights | biases if biased else weights

@@ -1,0 +1,188 @@
+"""The engine: Hypothesis hunts for a case that breaks a property, and faults say whether it could have found one."""
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import hypothesis
+from hypothesis import Phase, given, settings
+from hypothesis.database import ExampleDatabase
+
+from gnomon.impl.faults import Fault, faults_of
+from gnomon.props.judge import Comparison, Violation
+from gnomon.props.outcome import Declined, ImplementationFailed, Status, Verdict
+from gnomon.props.property import Property
+from gnomon.props.snippets import failure_text, replay_line, snippet
+from gnomon.props.subject import Subject
+
+_KEPT_CASES = 200  # enough to tell the faults apart; more would only hold memory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """How long to look: cases per property and dtype, the seed of their draw, and where found ones are kept."""
+
+    cases: int = 60
+    seed: int = 0
+    shrink: bool = True
+    database: ExampleDatabase | None = None
+    sensitivity: bool = True
+
+
+@dataclass(eq=False)
+class Hunt:
+    """What has been seen while cases were tried."""
+
+    prop: Property
+    subject: Subject
+    judged: list[Any] = field(default_factory=list)
+    cases: int = 0
+    declined: dict[str, int] = field(default_factory=dict)
+    margin: float = 0.0
+    last: Any = None
+
+    def try_case(self, case: Any) -> None:
+        """Judge one case; a violation or a failure is raised, what is not offered is counted."""
+        self.last = case
+        self.subject.calls.clear()
+        try:
+            margin = judge(self.prop, self.subject, case)
+        except Declined as reason:
+            self.declined[str(reason)] = self.declined.get(str(reason), 0) + 1
+            return
+        if margin is None:
+            return
+        hypothesis.target(min(margin, 2.0), label="error over bound")
+        self.margin = max(self.margin, margin)
+        self.cases += 1
+        if len(self.judged) < _KEPT_CASES:
+            self.judged.append(case)
+
+
+def judge(prop: Property, subject: Subject, case: Any) -> float | None:
+    """The worst error over bound of a case, `None` if nothing in it could be decided; a miss is raised."""
+    margins = [_margin(c) for c in prop.check(subject, case) if c.decides]
+    return max(margins, default=None)
+
+
+def _margin(comparison: Comparison) -> float:
+    margin = comparison.margin
+    if margin > 1:
+        raise Violation(comparison)
+    return margin
+
+
+def examine(prop: Property, subject: Subject, budget: Budget) -> Verdict:
+    """The verdict of one property on one subject."""
+    started = time.perf_counter()
+    hunt = Hunt(prop, subject)
+    try:
+        for operation in prop.needs:
+            subject.require(operation)
+        search(hunt, budget)
+    except Declined as reason:
+        return _verdict(hunt, Status.UNSUPPORTED, started, message=str(reason))
+    except Violation as violation:
+        return _failed(hunt, Status.VIOLATED, started, violation.comparison)
+    except ImplementationFailed as failure:
+        return _failed(hunt, Status.ERROR, started, str(failure))
+    return _held(hunt, budget, started)
+
+
+def search(hunt: Hunt, budget: Budget) -> None:
+    """Try drawn cases until one fails, and shrink that one."""
+    phases = [Phase.reuse, Phase.generate, Phase.target]
+    configured = settings(
+        max_examples=max(3, round(budget.cases * hunt.prop.share)),
+        deadline=None,
+        database=budget.database,
+        phases=phases + [Phase.shrink] * budget.shrink,
+        print_blob=False,
+        report_multiple_bugs=False,
+    )
+
+    def attempt(case: Any) -> None:
+        hunt.try_case(case)
+
+    attempt.__qualname__ = f"{hunt.prop.id}-{hunt.subject.dtype}"  # the key of its cases in the database
+    drawn = given(hunt.prop.cases(hunt.subject))(attempt)
+    hypothesis.seed(budget.seed)(configured(drawn))()
+
+
+def replay(prop: Property, subject: Subject, case: Any) -> Verdict:
+    """The verdict on one given case."""
+    hunt, started = Hunt(prop, subject), time.perf_counter()
+    try:
+        margin = judge(prop, subject, case)
+    except Declined as reason:
+        return _verdict(hunt, Status.UNSUPPORTED, started, message=str(reason))
+    except Violation as violation:
+        hunt.last = case
+        return _failed(hunt, Status.VIOLATED, started, violation.comparison)
+    except ImplementationFailed as failure:
+        hunt.last = case
+        return _failed(hunt, Status.ERROR, started, str(failure))
+    hunt.cases, hunt.margin = int(margin is not None), margin or 0.0
+    status = Status.HOLDS if hunt.cases else Status.INSENSITIVE
+    return _verdict(hunt, status, started, message="" if hunt.cases else "nothing in this case can be decided")
+
+
+def _held(hunt: Hunt, budget: Budget, started: float) -> Verdict:
+    if not hunt.cases and hunt.declined:
+        most = max(hunt.declined, key=lambda reason: hunt.declined[reason])
+        return _verdict(hunt, Status.UNSUPPORTED, started, message=most)
+    if not hunt.cases:
+        return _verdict(hunt, Status.INSENSITIVE, started, message="no case could be decided at this precision")
+    if not budget.sensitivity:
+        return _verdict(hunt, Status.HOLDS, started)
+    undetected = tuple(f.mistake.slug for f in _expected_faults(hunt) if not _tells(hunt, f))
+    if not undetected:
+        return _verdict(hunt, Status.HOLDS, started)
+    message = f"its cases could not have shown: {', '.join(undetected)}"
+    return _verdict(hunt, Status.INSENSITIVE, started, message=message, undetected=undetected)
+
+
+def _expected_faults(hunt: Hunt) -> list[Fault]:
+    """The faults that the property has to reject in this dtype."""
+    own = [f for f in faults_of(hunt.prop.clause) if f.mistake in hunt.prop.mistakes]
+    return [f for f in own if hunt.subject.dtype not in f.mistake.unseen]
+
+
+def _tells(hunt: Hunt, fault: Fault) -> bool:
+    """Whether some judged case would have rejected the fault at the subject's own precision."""
+    faulty = Subject(fault.implementation, hunt.subject.dtype, rounding=hunt.subject.precision)
+    return any(rejects(hunt.prop, faulty, case) for case in hunt.judged)
+
+
+def rejects(prop: Property, subject: Subject, case: Any) -> bool:
+    """Whether the property finds a violation in the case; a crash is none."""
+    try:
+        judge(prop, subject, case)
+    except Violation:
+        return True
+    except (Declined, ImplementationFailed):
+        return False
+    return False
+
+
+def _failed(hunt: Hunt, status: Status, started: float, what: Comparison | str) -> Verdict:
+    replay_with = replay_line(hunt.prop, hunt.subject, hunt.last)
+    code = snippet(hunt.prop, hunt.subject, what)
+    text = failure_text(hunt.prop, hunt.subject, hunt.last, what, replay_with)
+    margin = what.margin if isinstance(what, Comparison) else hunt.margin
+    return _verdict(hunt, status, started, message=text, margin=margin, replay=replay_with, snippet=code)
+
+
+def _verdict(hunt: Hunt, status: Status, started: float, **rest: Any) -> Verdict:
+    known: dict[str, Any] = {"cases": hunt.cases, "margin": hunt.margin} | rest
+    return Verdict(
+        clause=hunt.prop.clause.number,
+        slug=hunt.prop.clause.slug,
+        property=hunt.prop.id,
+        implementation=hunt.subject.implementation.name,
+        dtype=hunt.subject.dtype,
+        status=status,
+        declined=sum(hunt.declined.values()),
+        seconds=time.perf_counter() - started,
+        **known,
+    )

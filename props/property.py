@@ -1,0 +1,78 @@
+"""A property: a clause, where its cases come from, and how one case is checked."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from gnomon.props.cases import Strategy
+from gnomon.props.judge import Comparison
+from gnomon.props.subject import Subject
+from gnomon.spec.card import Clause, Mistake
+from gnomon.spec.catalogue import order
+
+Check = Callable[[Subject, Any], Iterator[Comparison]]
+
+_properties: list["Property"] = []
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Property:
+    """One way to hold an implementation to a clause.
+
+    cases: the strategy of its cases for a subject. needs: the operations without which it is unsupported.
+    mistakes: those of the clause that this property has to reject. share: its part of the budget of cases.
+    """
+
+    clause: Clause
+    name: str
+    cases: Callable[[Subject], Strategy]
+    check: Check
+    needs: tuple[str, ...]
+    mistakes: tuple[Mistake, ...]
+    share: float
+
+    @property
+    def id(self) -> str:
+        """Clause, slug and, where it adds something, the property's own name."""
+        own = self.name.replace("_", "-")
+        return f"{self.clause.number}-{self.clause.slug}" + ("" if own == self.clause.slug else f"-{own}")
+
+
+def checks(
+    clause: Clause,
+    cases: Strategy | Callable[[Subject], Strategy],
+    *,
+    needs: tuple[str, ...] = ("attention",),
+    mistakes: tuple[Mistake, ...] | None = None,
+    share: float = 1.0,
+) -> Callable[[Check], Property]:
+    """Make a function from a subject and a case to comparisons the property of a clause."""
+
+    def register(check: Check) -> Property:
+        drawn = cases if callable(cases) else lambda _: cases
+        own = clause.mistakes if mistakes is None else mistakes
+        found = Property(clause, check.__name__, drawn, check, needs, own, share)
+        _properties.append(found)
+        return found
+
+    return register
+
+
+def properties() -> tuple[Property, ...]:
+    """Every property, in the order of their clauses."""
+    from gnomon.props.collection import load_all
+
+    load_all()
+    return tuple(sorted(_properties, key=lambda p: order(p.clause.number)))
+
+
+@dataclass(frozen=True, slots=True)
+class Conformance:
+    """A place in a test module that stands for every property on one implementation."""
+
+    implementation: str
+
+
+def conformance(implementation: str) -> Conformance:
+    """Assigned to a name in a test module, it makes pytest check that implementation there."""
+    return Conformance(implementation)

@@ -1,0 +1,128 @@
+"""What a failure says: the comparison, the case, the mistake it looks like, a line that replays it, and code."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from gnomon.impl.faults import Fault, faults_of
+from gnomon.props.judge import Comparison, Violation
+from gnomon.props.outcome import Declined, ImplementationFailed
+from gnomon.props.property import Property
+from gnomon.props.subject import Call, Subject
+
+_LONGEST_LITERAL = 4096  # numbers in one array of a snippet; a shrunk case stays far below
+
+
+def replay_line(prop: Property, subject: Subject, case: Any) -> str:
+    """The command that judges exactly this case again."""
+    name = subject.implementation.name
+    return f"gnomon check {name} --clause {prop.clause.number} --dtype {subject.dtype} --case '{prop.name}:{case}'"
+
+
+def failure_text(prop: Property, subject: Subject, case: Any, what: Comparison | str, replay: str) -> str:
+    """The failure as it is printed."""
+    verb = "violated" if isinstance(what, Comparison) else "could not be judged"
+    lines = [
+        f"{prop.clause.number} {prop.clause.slug} {verb} by {subject.implementation.name} in {subject.dtype}",
+        f"  {prop.clause.statement}",
+        f"  {what}",
+        f"  case: {_readable(case)}",
+    ]
+    suspect = suspected(prop, subject, case, what) if isinstance(what, Comparison) else None
+    if suspect is not None:
+        lines.append(f"  looks like: {suspect.mistake.slug}: {suspect.mistake.wrong}")
+    return "\n".join([*lines, f"  replay: {replay}"])
+
+
+def _readable(case: Any) -> str:
+    return str(case).replace(",", ", ").replace("=", " ")
+
+
+def suspected(prop: Property, subject: Subject, case: Any, seen: Comparison) -> Fault | None:
+    """The first fault of the clause that misses by the same amount in the same case."""
+    for fault in faults_of(prop.clause):
+        missed = _miss(prop, Subject(fault.implementation, subject.dtype, rounding=subject.precision), case)
+        if missed is not None and missed.got.shape == seen.got.shape and _alike(missed, seen):
+            return fault
+    return None
+
+
+def _miss(prop: Property, faulty: Subject, case: Any) -> Comparison | None:
+    try:
+        return next((c for c in prop.check(faulty, case) if c.margin > 1), None)
+    except (Declined, ImplementationFailed, Violation):
+        return None
+
+
+def _alike(missed: Comparison, seen: Comparison) -> bool:
+    return Comparison(seen.what, missed.got, seen.got, seen.allowed + missed.allowed).margin <= 1
+
+
+def snippet(prop: Property, subject: Subject, what: Comparison | str) -> str:
+    """Code that makes the last call again with nothing but the implementation and its framework."""
+    if not subject.calls:
+        return ""
+    call = subject.calls[-1]
+    if any(np.size(a) > _LONGEST_LITERAL for a in _numbers(call)):
+        return ""
+    target = f"{call.operation}  # by the path {call.path!r}" if call.path else call.operation
+    lines = [*_imports(subject, call), ""]
+    lines += [f"{name} = {_literal(subject, value)}" for name, value in _named(subject, call)]
+    names = [name for name, _ in _named(subject, call)]
+    positional, rest = names[: len(call.arrays)], names[len(call.arrays) :]
+    renamed = subject.implementation.declaration.keywords
+    arguments = ", ".join([*positional, *(f"{renamed.get(n, n)}={n}" for n in rest)])
+    return "\n".join([*lines, f"print({target}({arguments}))" if not call.path else f"# {target}", f"# {what}"])
+
+
+def _numbers(call: Call) -> list[Any]:
+    flat = [v for a in call.arrays for v in (a.values() if isinstance(a, Mapping) else [a])]
+    return [*flat, *call.options.values()]
+
+
+def _imports(subject: Subject, call: Call) -> list[str]:
+    framework = subject.framework.name
+    own = {"torch": ["import torch"], "jax": ["import jax.numpy as jnp"]}.get(framework, [])
+    if subject.dtype == "bfloat16" and framework == "numpy":
+        own = ["import ml_dtypes"]
+    return ["import numpy as np", *own, *_home(subject.implementation.home, call.operation)]
+
+
+def _home(home: str, operation: str) -> list[str]:
+    if home.startswith("runpy:"):
+        return ["import runpy", f"{operation} = runpy.run_path({home.removeprefix('runpy:')!r})[{operation!r}]"]
+    module, _, attribute = home.partition(":")
+    if not attribute:
+        return [f"from {module} import {operation}"]
+    first = attribute.split(".")[0]
+    return [f"from {module} import {first}", f"{operation} = {attribute}.{operation}"]
+
+
+def _named(subject: Subject, call: Call) -> list[tuple[str, Any]]:
+    usual = {"attention": ("query", "key", "value"), "linear": ("x", "weight", "bias")}
+    names = usual.get(call.operation, ("x", "parameters"))
+    return [*zip(names, call.arrays, strict=False), *call.options.items()]
+
+
+def _literal(subject: Subject, value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{n!r}: {_literal(subject, v)}" for n, v in value.items()) + "}"
+    if not isinstance(value, np.ndarray):
+        return repr(value)
+    if value.dtype == bool and subject.conventions.polarity == "block":
+        value = ~value
+    numbers = "[" + ", ".join(_number(v) for v in value.ravel().tolist()) + "]"
+    kind = "bool" if value.dtype == bool else subject.dtype
+    return _array(subject.framework.name, numbers, kind) + f".reshape{value.shape}"
+
+
+def _number(value: Any) -> str:
+    return repr(value) if np.isfinite(value) else f"float({str(value)!r})"
+
+
+def _array(framework: str, numbers: str, kind: str) -> str:
+    if framework == "torch":
+        return f"torch.tensor({numbers}, dtype=torch.{kind})"
+    dtype = "ml_dtypes.bfloat16" if kind == "bfloat16" and framework == "numpy" else f"{kind!r}"
+    return f"{'jnp' if framework == 'jax' else 'np'}.array({numbers}, dtype={dtype})"

@@ -1,0 +1,314 @@
+"""V.4 held to an implementation: exact zeros, the past untouched, alignment, polarity, empty rows and windows."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+
+from gnomon.props import expected
+from gnomon.props.cases import LENGTHS, AttentionCase, attention_cases, square
+from gnomon.props.judge import Comparison, between, close, same
+from gnomon.props.measure import OTHER, convention, measured, polarity, weights
+from gnomon.props.property import checks
+from gnomon.props.subject import Subject
+from gnomon.spec import masks as spec
+from gnomon.spec.evaluators import Floats, Mask
+from gnomon.spec.precision import Format
+
+Comparisons = Iterator[Comparison]
+
+MASK_FORMS = st.sampled_from(("boolean", "additive", "causal"))
+MODERATE = st.sampled_from(("ordinary", "near-ties", "powers-of-two", "cancelling"))
+
+
+def masking(subject: Subject, case: AttentionCase, permitted: Mask) -> dict[str, Any]:
+    """The keyword that says a given boolean mask, in the case's form."""
+    additive = np.where(permitted, 0.0, -np.inf)
+    return {"mask": additive if case.masked == "additive" else permitted}
+
+
+def causal_form(subject: Subject, case: AttentionCase, queries: int, keys: int) -> dict[str, Any]:
+    """A bottom-right causal mask: by the flag where that means the same, otherwise as a mask of the case's form."""
+    flagged = case.masked == "causal" and subject.offers("attention", "causal")
+    if flagged and (queries == keys or convention(subject, "alignment") == "bottom-right"):
+        return {"causal": True}
+    return masking(subject, case, spec.causal(queries, keys)[None, None])
+
+
+def largest(form: Format) -> tuple[float, float]:
+    """A huge key and a huge value whose products with ordinary queries stay in the format's range."""
+    if form.name == "float16":
+        return 512.0, 60000.0
+    return (1e19, 1e38) if form.name != "float64" else (1e150, 1e300)
+
+
+@checks(spec.ZERO_WEIGHT, attention_cases(masked=MASK_FORMS, value_width=1, keys=st.sampled_from(LENGTHS[1:])))
+def zero_weight(subject: Subject, case: AttentionCase) -> Comparisons:
+    """Masked weights are zero on ordinary scores, and where the masked ones are larger by far than the rest."""
+    case = square(case)
+    query, key, _ = case.arrays(subject.precision.storage)
+    permitted = spec.causal(case.queries, case.keys) if case.masked == "causal" else _key_padding(case)
+    permitted = np.broadcast_to(permitted, (case.batch, case.heads, case.queries, case.keys))
+    options = {"causal": True} if case.masked == "causal" else masking(subject, case, permitted[:, :1, :1])
+    yield _masked_weights("masked weight", subject, query, key, permitted, options)
+    size = 2.0 ** (14 if subject.dtype == "float16" else 18)
+    steep = np.full_like(query, size)
+    # The last key is masked for every query but, under a causal mask, the last.
+    uneven = np.where(permitted[:, : case.kv_heads, :1].swapaxes(-1, -2), -size, size) * np.ones_like(key)
+    yield _masked_weights("masked weight of a huge score", subject, steep, uneven, permitted, options)
+
+
+def _key_padding(case: AttentionCase) -> Mask:
+    """Which keys of each row are real: `[batch, 1, 1, keys]`, at least the first."""
+    lengths = case.rng.integers(1, case.keys + 1, case.batch)
+    return (np.arange(case.keys) < lengths[:, None])[:, None, None, :]
+
+
+def _masked_weights(
+    what: str, subject: Subject, query: Floats, key: Floats, permitted: Mask, options: dict[str, Any]
+) -> Comparison:
+    due = expected.weights(subject, query, key, **options)
+    got = weights(subject, query, key, **options)
+    exact = np.where(np.isinf(due.allowed), np.inf, np.where(permitted, np.inf, 0.0))
+    return close(what, got, np.where(permitted, got, 0.0), exact)
+
+
+@checks(
+    spec.PAST_UNCHANGED, attention_cases(masked=MASK_FORMS, regime=MODERATE, queries=st.sampled_from(LENGTHS[1:]))
+)
+def past_unchanged(subject: Subject, case: AttentionCase) -> Comparisons:
+    """Other and huge keys and values in the future leave the past as it is, bit for bit."""
+    case = square(case)
+    form = subject.precision.storage
+    query, key, value = case.arrays(form)
+    options = causal_form(subject, case, case.queries, case.keys)
+    now = case.seed % (case.queries - 1)
+    before = subject.attention(query, key, value, **options)
+    huge_key, huge_value = largest(form)
+    ordinary = (1.0 - key, 2.0 - value) if form.digits > 11 else (-key, -value)
+    signs = case.rng.choice([-1.0, 1.0], case.width)
+    for what, new_key, new_value in (
+        ("past under another future", *ordinary),
+        ("past under a huge future", huge_key * signs * np.ones_like(key), huge_value * np.ones_like(value)),
+    ):
+        later = [_future(old, new, now) for old, new in ((key, new_key), (value, new_value))]
+        after, due = (
+            subject.attention(query, *later, **options),
+            expected.attention(subject, query, *later, **options),
+        )
+        yield _past(what, subject, before, after, due.allowed, now)
+
+
+def _future(old: Floats, new: Floats, now: int) -> Floats:
+    return np.concatenate([old[..., : now + 1, :], new[..., now + 1 :, :]], axis=-2)
+
+
+def _past(what: str, subject: Subject, before: Floats, after: Floats, allowed: Floats, now: int) -> Comparison:
+    """Equal bits up to now, or two bounds where the kernel declares that its blocking depends on the data."""
+    kept, blur = after[..., : now + 1, :], allowed[..., : now + 1, :]
+    loose = 2 * blur if subject.implementation.declaration.data_dependent else np.zeros_like(blur)
+    return close(what, kept, before[..., : now + 1, :], np.where(np.isinf(blur), np.inf, loose))
+
+
+@checks(spec.RENORMALISED, attention_cases(masked=MASK_FORMS, value_width=1))
+def renormalised(subject: Subject, case: AttentionCase) -> Comparisons:
+    """The weights that the mask leaves sum to one."""
+    case = square(case) if case.masked == "causal" else case
+    query, key, _ = case.arrays(subject.precision.storage)
+    options = case.options(subject.precision.storage)
+    got, (_, allowed) = weights(subject, query, key, **options), expected.weights(subject, query, key, **options)
+    yield close("sum of the weights", got.sum(-1), 1.0, allowed.sum(-1))
+
+
+@checks(spec.SEES_ITSELF, attention_cases(masked=MASK_FORMS, regime=MODERATE, width=st.sampled_from((1, 2, 4, 8))))
+def sees_itself(subject: Subject, case: AttentionCase) -> Comparisons:
+    """The first output is the first value, and every position has weight on itself."""
+    case = square(case)
+    query, key, value = case.arrays(subject.precision.storage)
+    options = causal_form(subject, case, case.queries, case.keys)
+    got, due = (
+        subject.attention(query, key, value, **options),
+        expected.attention(subject, query, key, value, **options),
+    )
+    yield close("first output", got[..., 0, :], due.value[..., 0, :], due.allowed[..., 0, :])
+    own, due = weights(subject, query, key, **options), expected.weights(subject, query, key, **options)
+    own, least, blur = (np.diagonal(a, axis1=-2, axis2=-1) for a in (own, due.value, due.allowed))
+    yield between("own weight", own, least, np.inf, blur)
+
+
+@checks(spec.DECODES_AS_PREFILL, attention_cases(masked=MASK_FORMS), mistakes=(spec.TOP_LEFT,))
+def decodes_as_prefill(subject: Subject, case: AttentionCase) -> Comparisons:
+    """Chunks of queries against the keys up to their end give the rows of the whole pass."""
+    case = square(case)
+    query, key, value = case.arrays(subject.precision.storage)
+    window = 1 + case.seed % 3 if case.seed % 2 and subject.offers("attention", "window") else None
+    whole, due = _causal_pass(subject, case, (query, key, value), window)
+    cuts = _cuts(case)
+    for start, end in zip(cuts, cuts[1:], strict=False):
+        chunk = query[..., start:end, :], key[..., :end, :], value[..., :end, :]
+        got, bound = _causal_pass(subject, case, chunk, window)
+        yield close(
+            f"output of queries {start} to {end} ", got, whole[..., start:end, :], bound + due[..., start:end, :]
+        )
+
+
+def _cuts(case: AttentionCase) -> list[int]:
+    """Where the queries are cut: after each, or at random places."""
+    if case.seed % 3 == 0:
+        return list(range(case.queries + 1))
+    return sorted({0, case.queries, *case.rng.integers(0, case.queries, 2).tolist()})
+
+
+def _causal_pass(
+    subject: Subject, case: AttentionCase, arrays: tuple[Floats, ...], window: int | None
+) -> tuple[Floats, Floats]:
+    """The causal output and its bound, the window on top where there is one."""
+    queries, keys = arrays[0].shape[-2], arrays[1].shape[-2]
+    options = causal_form(subject, case, queries, keys) | ({} if window is None else {"window": window})
+    if window is not None and "causal" not in options:
+        options.pop("window")  # a window is aligned like the flag, which is not in use
+    got = subject.attention(*arrays, **options)
+    return got, expected.attention(subject, *arrays, **options).allowed
+
+
+@checks(
+    spec.DECODES_AS_PREFILL, attention_cases(masked="causal"), mistakes=(spec.TOP_LEFT, spec.ALIGNMENT_SWITCHES)
+)  # fmt: skip
+def alignment(subject: Subject, case: AttentionCase) -> Comparisons:
+    """The causal flag means one corner, the declared or the measured one, for more keys and for more queries."""
+    subject.require("attention", "causal")
+    query, key, value = case.arrays(subject.precision.storage)
+    yield _declared("causal alignment", subject, "alignment")
+    got, due = (f(query, key, value, causal=True) for f in (subject.attention, _due(subject)))
+    yield close("output", got, *due)
+
+
+def _due(subject: Subject) -> Any:
+    return lambda *arrays, **options: expected.attention(subject, *arrays, **options)
+
+
+def _declared(what: str, subject: Subject, axis: str) -> Comparison:
+    """A declared convention is the one that is measured; an undeclared one is some known choice."""
+    declared, seen = getattr(subject.conventions, axis), measured(subject, axis)
+    miss = seen == OTHER if declared is None else seen != declared
+    return close(f"{what} declared {declared}, measured {seen}: miss", float(miss), 0.0, 0.0)
+
+
+@checks(spec.ONE_MEANING, attention_cases())
+def one_meaning(subject: Subject, case: AttentionCase) -> Comparisons:
+    """A boolean mask, and the additive mask that says the same, give the specification's output."""
+    subject.require("attention", "mask")
+    arrays, permitted = case.arrays(subject.precision.storage), case.permitted(case.batch, 1)
+    due = expected.attention(subject, *arrays, mask=permitted)
+    yield close("output under a boolean mask", subject.attention(*arrays, mask=permitted), *due)
+    additive = np.where(permitted, 0.0, -np.inf)
+    yield close("output under an additive mask", subject.attention(*arrays, mask=additive), *due)
+
+
+@checks(spec.ONE_MEANING, attention_cases(), share=0.1, mistakes=(spec.INVERTED_BOOLEAN,))
+def declared_polarity(subject: Subject, case: AttentionCase) -> Comparisons:
+    """True says of a key what was declared."""
+    subject.require("attention", "mask")
+    wrong = polarity(subject) != subject.conventions.polarity
+    yield close("polarity other than declared", float(wrong), 0.0, 0.0)
+
+
+@checks(spec.EMPTY_ROW, attention_cases(regime=MODERATE, masked=st.sampled_from(("boolean", "additive"))))
+def empty_row(subject: Subject, case: AttentionCase) -> Comparisons:
+    """Rows that may attend to nothing give the declared result, and the others what they would have given."""
+    subject.require("attention", "mask")
+    arrays, permitted = case.arrays(subject.precision.storage), case.permitted(case.batch, 1)
+    yield _declared("fully masked row", subject, "empty_row")
+    chosen = case.rng.random((case.batch, 1, case.queries, 1)) < 0.4
+    chosen[0, 0, case.seed % case.queries] = True
+    options = masking(subject, case, permitted & ~chosen)
+    due = expected.attention(subject, *arrays, **options)
+    for path in (None, *subject.paths("attention")):
+        yield close(f"output{_by(path)}", subject.attention(*arrays, path=path, **options), *due)
+    # Scores well below zero, which a large penalty would push past the smallest number of half precision.
+    query, key, value = np.full_like(arrays[0], 8.0), np.full_like(arrays[1], -8.0), arrays[2]
+    got, due = (f(query, key, value, **options) for f in (subject.attention, _due(subject)))
+    yield close("output for scores far below zero", got, *due)
+
+
+def _by(path: str | None) -> str:
+    return "" if path is None else f" by the path {path!r} "
+
+
+@checks(
+    spec.WINDOW,
+    attention_cases(queries=st.sampled_from(LENGTHS[2:]), regime=MODERATE, window=st.integers(1, 6), value_width=1,
+                    width=st.sampled_from((1, 2, 4)), masked=st.sampled_from(("causal", "none"))),
+)  # fmt: skip
+def window(subject: Subject, case: AttentionCase) -> Comparisons:
+    """Weight lies on the keys of the window and nowhere else."""
+    subject.require("attention", "window")
+    case = square(case)
+    query, key, _ = case.arrays(subject.precision.storage)
+    options = {"window": case.window} | ({"causal": True} if case.masked == "causal" else {})
+    got = weights(subject, query, key, **options)
+    permitted, _ = expected.permission(subject, query, key, **options)
+    yield same("key with weight", got != 0, permitted)
+
+
+@checks(
+    spec.BEHIND_THE_MASK,
+    attention_cases(
+        keys=st.sampled_from(LENGTHS[1:]), regime=MODERATE, masked=st.sampled_from(("boolean", "additive"))
+    ),
+    mistakes=(spec.HUGE_LEAKS,),
+)
+def huge_behind_the_mask(subject: Subject, case: AttentionCase) -> Comparisons:
+    """Huge finite keys and values of masked positions leave the output as it is, bit for bit."""
+    subject.require("attention", "mask")
+    query, key, value = case.arrays(subject.precision.storage)
+    permitted = np.broadcast_to(_key_padding(case), (case.batch, 1, case.queries, case.keys))
+    options = masking(subject, case, permitted)
+    hidden = ~permitted[:, :, :1].swapaxes(-1, -2)
+    huge_key, huge_value = largest(subject.precision.storage)
+    spoiled = np.where(hidden, huge_key, key), np.where(hidden, huge_value, value)
+    before, after = subject.attention(query, key, value, **options), subject.attention(query, *spoiled, **options)
+    abstains = np.isinf(expected.attention(subject, query, *spoiled, **options).allowed)
+    yield close("output", after, before, np.where(abstains, np.inf, 0.0))
+
+
+@checks(spec.BEHIND_THE_MASK, attention_cases(regime="ordinary"), mistakes=(spec.NAN_LEAKS,), share=0.2)
+def nan_behind_the_mask(subject: Subject, case: AttentionCase) -> Comparisons:
+    """NaN in a masked key or value does what was declared."""
+    subject.require("attention", "mask")
+    yield _declared("NaN in a masked key", subject, "masked_key")
+    yield _declared("NaN in a masked value", subject, "masked_value")
+
+
+@checks(spec.COMBINED, attention_cases(regime=MODERATE), mistakes=(spec.FOLDED_IN_OTHER_ORDER,))
+def broadcast_masks(subject: Subject, case: AttentionCase) -> Comparisons:
+    """A mask over fewer axes equals its expanded form."""
+    subject.require("attention", "mask")
+    arrays = case.arrays(subject.precision.storage)
+    full = (case.batch, case.heads, case.queries, case.keys)
+    leading = ((1, 1), (case.batch, 1), (1, case.heads), (case.batch, case.heads))[case.seed % 4]
+    permitted = _key_padding(case) if case.seed % 5 == 0 else case.permitted(*leading)
+    got = subject.attention(*arrays, mask=permitted)
+    due = expected.attention(subject, *arrays, mask=permitted)
+    yield close("output under a mask that broadcasts", got, *due)
+    expanded = subject.attention(*arrays, mask=np.broadcast_to(permitted, full))
+    yield close("output under the expanded mask", expanded, got, 2 * due.allowed)
+
+
+@checks(
+    spec.COMBINED,
+    attention_cases(regime=MODERATE, masked=st.sampled_from(("boolean", "additive"))),
+    mistakes=(spec.MASK_REPLACES_MASK, spec.TWO_PENALTIES),
+)
+def combined(subject: Subject, case: AttentionCase) -> Comparisons:
+    """A given mask and the causal flag, or a window, permit what both permit, and an empty row stays one."""
+    subject.require("attention", "mask")
+    joins = [o for o in ({"causal": True}, {"causal": True, "window": 2}) if subject.offers("attention", *o)]
+    if not joins:
+        subject.require("attention", "causal")
+    case = square(case)
+    arrays, permitted = case.arrays(subject.precision.storage), case.permitted(case.batch, 1)
+    options = masking(subject, case, permitted) | joins[case.seed % len(joins)]
+    got, due = subject.attention(*arrays, **options), expected.attention(subject, *arrays, **options)
+    yield close("output under joined masks", got, *due)

@@ -1,0 +1,121 @@
+"""The bounds are sound: whatever the order, blocking, fusion and storage, no correct algorithm is outside."""
+
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+import regimes
+from algorithms import ALGORITHMS, Algorithm, Machine, as_float64, equation
+from numpy.random import Generator
+from regimes import REGIMES, Case
+
+from gnomon.spec.bounds import Bounds, allowed
+from gnomon.spec.precision import FORMATS, declared
+
+DRAW: dict[str, Callable[[Generator, str], Case]] = {
+    "linear": regimes.linear_case,
+    "softmax": regimes.softmax_case,
+    "attention": regimes.attention_case,
+    "multi_head_attention": regimes.multi_head_case,
+    "feed_forward": regimes.feed_forward_case,
+}
+# How many comparisons each operation promises per chunk; a comparison is one case, one algorithm, one dtype.
+PROMISED = {
+    "linear": 700,
+    "softmax": 700,
+    "relu": 200,
+    "gelu": 500,
+    "gelu_tanh": 500,
+    "silu": 500,
+    "attention": 1200,
+    "multi_head_attention": 500,
+    "feed_forward": 400,
+}
+MOST_ABSTAIN = 0.1
+LONG_CHUNKS = range(1, 11)
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many comparisons were made, how many had an infinite bound, and the worst error per dtype."""
+
+    compared: int = 0
+    abstained: int = 0
+    worst: dict[str, float] = field(default_factory=dict)
+    outside: list[str] = field(default_factory=list)
+
+    def add(self, out: Any, wanted: Any, allow: Any, dtype: str, label: str) -> None:
+        ratio = largest_ratio(out, wanted, allow)
+        self.compared += 1
+        self.abstained += not np.isfinite(allow).all()
+        self.worst[dtype] = max(self.worst.get(dtype, 0.0), ratio)
+        if not ratio <= 1:
+            self.outside.append(f"{label}: {ratio:.4g}")
+
+    def __str__(self) -> str:
+        worst = ", ".join(f"{dtype} {ratio:.3f}" for dtype, ratio in self.worst.items())
+        return f"{self.compared} comparisons, {self.abstained} abstentions, worst error/bound {worst}"
+
+
+def largest_ratio(out: Any, wanted: Any, allow: Any) -> float:
+    """The largest share of a bound that an error uses; infinite for NaN or for an error where none is allowed."""
+    error = np.abs(out - wanted)
+    share = np.where(error == 0, 0.0, error / np.where(allow == 0, np.nan, allow))
+    share = np.where(allow == np.inf, 0.0, np.where(np.isnan(share), np.inf, share))
+    return float(share.max(initial=0.0))
+
+
+def cases(op: str, chunk: int) -> Iterator[Case]:
+    rng = np.random.default_rng([20260117, zlib.crc32(op.encode()), chunk])
+    draw = DRAW.get(op, regimes.activation_case)
+    while True:
+        yield from (draw(rng, regime) for regime in REGIMES)
+
+
+def compare(op: str, case: Case, dtype: str, algorithms: tuple[Algorithm, ...], tally: Tally) -> None:
+    stored, bounds = case.stored(dtype), {}
+    for algorithm in algorithms:
+        result = algorithm.run(Machine(dtype, algorithm.sites), stored)
+        if result is None:
+            continue
+        if algorithm.sites not in bounds:
+            bounds[algorithm.sites] = equation(Bounds(declared(dtype, algorithm.sites)), op, stored)
+        bound = bounds[algorithm.sites]
+        shapes = {name: a.shape for name, a in case.arrays.items()}
+        label = f"{op}, {algorithm.name}, {dtype}, {case.regime}, {shapes}, {sorted(case.options)}"
+        tally.add(as_float64(result), bound.value, allowed(bound), dtype, label)
+
+
+def survey(op: str, chunk: int) -> Tally:
+    """As many cases as it takes to keep the promise; implementations may overflow, so NumPy is told not to warn."""
+    tally = Tally()
+    for case in cases(op, chunk):
+        with np.errstate(all="ignore"):
+            for dtype in FORMATS:
+                compare(op, case, dtype, ALGORITHMS[op], tally)
+        if tally.compared >= PROMISED[op]:
+            return tally
+    raise AssertionError("the cases never end")
+
+
+def check(op: str, chunk: int) -> None:
+    tally = survey(op, chunk)
+    print(f"\n{op}: {tally}")
+    assert tally.outside == []
+    assert tally.compared >= PROMISED[op]
+    assert tally.abstained <= MOST_ABSTAIN * tally.compared
+
+
+@pytest.mark.parametrize("op", PROMISED)
+def test_no_correct_algorithm_is_outside_its_bound(op: str) -> None:
+    check(op, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", LONG_CHUNKS)
+@pytest.mark.parametrize("op", PROMISED)
+def test_no_correct_algorithm_is_outside_its_bound_in_the_long_run(op: str, chunk: int) -> None:
+    check(op, chunk)
