@@ -22,6 +22,7 @@ class Declaration:
     paths: operation to named alternatives of the same signature that must compute the same function, each a
     function or the name of a method beside the declaration.
     data_dependent: the blocking of its kernels depends on the data, so V.4.2 holds within bounds only.
+    compiles: every new shape costs a compilation, so a run tries fewer cases.
     """
 
     framework: Framework = "numpy"
@@ -32,3 +33,4 @@ class Declaration:
     gaps: Mapping[str, str] = field(default_factory=dict)
     paths: Mapping[str, Mapping[str, Function | str]] = field(default_factory=dict)
     data_dependent: bool = False
+    compiles: bool = False

@@ -85,12 +85,11 @@ def _torch() -> Framework:
 
 def _jax() -> Framework:
     import jax
-    import jax.numpy as jnp
 
     jax.config.update("jax_enable_x64", True)  # otherwise float64 arguments become float32 without a word
 
     def give(x: Array, dtype: str) -> Any:
-        return jnp.asarray(_give_numpy(x, dtype))
+        return jax.device_put(_give_numpy(x, dtype))  # asarray would compile a conversion per shape
 
     def take(x: Any) -> tuple[Array, str]:
         if not isinstance(x, jax.Array):

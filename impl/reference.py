@@ -44,7 +44,7 @@ class NumpyReference:
 
     def relu(self, x: Array) -> Array:
         """max(x, 0)."""
-        return np.maximum(x, x.dtype.type(0))
+        return np.asarray(np.maximum(x, x.dtype.type(0)))
 
     def gelu(self, x: Array) -> Array:
         """x·Φ(x)."""
@@ -120,12 +120,12 @@ class NumpyReference:
 
     def expand(self, shared: Array, heads: int) -> Array:
         """The key or value head that each query head reads."""
-        return shared.take(np.arange(heads) * shared.shape[-3] // heads, axis=-3)
+        return np.asarray(shared.take(np.arange(heads) * shared.shape[-3] // heads, axis=-3))
 
     def scores(self, query: Array, key: Array, scale: float | None) -> Array:
         """The scaled products of queries and keys."""
         factor = self.scale(query.shape[-1], query.shape[-3]) if scale is None else scale
-        return query @ key.swapaxes(-1, -2) * query.dtype.type(factor)
+        return np.asarray(query @ key.swapaxes(-1, -2) * query.dtype.type(factor))
 
     def scale(self, width: int, heads: int) -> float:
         """One over the root of the head width."""

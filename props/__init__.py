@@ -1,5 +1,5 @@
 """How it is checked: cases, properties, the judge, the pytest plugin, the command and the reports."""
 
-from gnomon.props.property import conformance
+from gnomon.props.conformance import conformance
 
 __all__ = ["conformance"]

@@ -38,20 +38,21 @@ class Case:
     seed: int = 0
 
     def __str__(self) -> str:
-        return ",".join(f"{f.name}={getattr(self, f.name)}" for f in fields(self))
+        kind = type(self).__name__.removesuffix("Case").lower()
+        return ",".join([kind, *(f"{f.name}={getattr(self, f.name)}" for f in fields(self))])
 
     @classmethod
-    def read(cls, text: str) -> Self:
-        """The case that prints as `text`."""
+    def read(cls, parts: list[str]) -> Self:
+        """The case of this kind with the given fields."""
         known = {f.name: f.type for f in fields(cls)}
-        pairs = [part.partition("=") for part in text.split(",") if part]
+        pairs = [part.partition("=") for part in parts]
         for name, _, _ in pairs:
             if name not in known:
                 raise MalformedCase(f"a {cls.__name__} has no field {name!r}; it has {', '.join(known)}")
         try:
             return cls(**{name: _field(getattr(cls(), name), value) for name, _, value in pairs})
-        except ValueError as error:
-            raise MalformedCase(f"cannot read the case {text!r}: {error}") from error
+        except (ValueError, KeyError) as error:
+            raise MalformedCase(f"cannot read {','.join(parts)!r}: {error}") from error
 
     @property
     def rng(self) -> Rng:
@@ -327,6 +328,15 @@ def multi_head_cases(**given: Any) -> Strategy:
     return st.builds(
         lambda pair, **rest: MultiHeadCase(heads=pair[0], kv_heads=pair[1], **rest), st.sampled_from(pairs), **drawn
     )
+
+
+def read_case(text: str) -> Case:
+    """The case that prints as `text`: its kind, then its fields."""
+    kinds = {c.__name__.removesuffix("Case").lower(): c for c in Case.__subclasses__()}
+    kind, *parts = text.split(",")
+    if kind not in kinds:
+        raise MalformedCase(f"a case begins with one of {', '.join(kinds)}, not with {kind!r}")
+    return kinds[kind].read(parts)
 
 
 def _parameters(rng: Rng, form: Format, shapes: Mapping[str, tuple[int, int]], biased: bool) -> dict[str, Floats]:

@@ -1,12 +1,13 @@
-"""The engine: Hypothesis hunts for a case that breaks a property, and faults say whether it could have found one."""
+"""The engine: Hypothesis hunts for a case that breaks a property; faults say whether it could have found one."""
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import hypothesis
 from hypothesis import Phase, given, settings
 from hypothesis.database import ExampleDatabase
+from hypothesis.errors import FlakyFailure
 
 from gnomon.impl.faults import Fault, faults_of
 from gnomon.props.judge import Comparison, Violation
@@ -16,6 +17,7 @@ from gnomon.props.snippets import failure_text, replay_line, snippet
 from gnomon.props.subject import Subject
 
 _KEPT_CASES = 200  # enough to tell the faults apart; more would only hold memory
+_COMPILED_SHARE = 0.25  # of the cases, where each new shape costs a tenth of a second to compile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,14 +88,26 @@ def examine(prop: Property, subject: Subject, budget: Budget) -> Verdict:
         return _failed(hunt, Status.VIOLATED, started, violation.comparison)
     except ImplementationFailed as failure:
         return _failed(hunt, Status.ERROR, started, str(failure))
+    except FlakyFailure as flaky:
+        return _flaky(hunt, started, flaky)
     return _held(hunt, budget, started)
+
+
+def _flaky(hunt: Hunt, started: float, flaky: FlakyFailure) -> Verdict:
+    """The same case gave different results: what it gave once stands, with a word on that."""
+    first = next(e for e in flaky.exceptions if isinstance(e, Violation | ImplementationFailed))
+    if isinstance(first, ImplementationFailed):
+        return _failed(hunt, Status.ERROR, started, f"{first}, though not every time")
+    seen = first.comparison
+    again = replace(seen, what=f"(another result at every call) {seen.what}")
+    return _failed(hunt, Status.VIOLATED, started, again)
 
 
 def search(hunt: Hunt, budget: Budget) -> None:
     """Try drawn cases until one fails, and shrink that one."""
     phases = [Phase.reuse, Phase.generate, Phase.target]
     configured = settings(
-        max_examples=max(3, round(budget.cases * hunt.prop.share)),
+        max_examples=_examples(hunt, budget),
         deadline=None,
         database=budget.database,
         phases=phases + [Phase.shrink] * budget.shrink,
@@ -107,6 +121,11 @@ def search(hunt: Hunt, budget: Budget) -> None:
     attempt.__qualname__ = f"{hunt.prop.id}-{hunt.subject.dtype}"  # the key of its cases in the database
     drawn = given(hunt.prop.cases(hunt.subject))(attempt)
     hypothesis.seed(budget.seed)(configured(drawn))()
+
+
+def _examples(hunt: Hunt, budget: Budget) -> int:
+    compiled = hunt.subject.implementation.declaration.compiles
+    return max(3, round(budget.cases * hunt.prop.share * (_COMPILED_SHARE if compiled else 1)))
 
 
 def replay(prop: Property, subject: Subject, case: Any) -> Verdict:

@@ -99,9 +99,7 @@ def _scale(subject: Subject, width: int, scale: float | None) -> Constant:
     return declared_scale(subject.conventions.scale, width) if scale is None else exactly(scale)
 
 
-def _with_empty_rows(
-    subject: Subject, usual: Expected, empty: Mask, arrays: tuple[Floats, Floats, Floats]
-) -> Expected:
+def _with_empty_rows(subject: Subject, usual: Expected, empty: Mask, arrays: tuple[Floats, Floats, Floats]) -> Expected:
     """The expectation with the declared result in rows that may attend to nothing."""
     policy = convention(subject, "empty_row")
     if policy == "mean":

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from gnomon.props.cases import Strategy
+from gnomon.props.cases import Case, Strategy, read_case
 from gnomon.props.judge import Comparison
 from gnomon.props.subject import Subject
 from gnomon.spec.card import Clause, Mistake
@@ -37,6 +37,10 @@ class Property:
         own = self.name.replace("_", "-")
         return f"{self.clause.number}-{self.clause.slug}" + ("" if own == self.clause.slug else f"-{own}")
 
+    def read_case(self, text: str) -> Case:
+        """The case that a failure of this property printed."""
+        return read_case(text)
+
 
 def checks(
     clause: Clause,
@@ -64,15 +68,3 @@ def properties() -> tuple[Property, ...]:
 
     load_all()
     return tuple(sorted(_properties, key=lambda p: order(p.clause.number)))
-
-
-@dataclass(frozen=True, slots=True)
-class Conformance:
-    """A place in a test module that stands for every property on one implementation."""
-
-    implementation: str
-
-
-def conformance(implementation: str) -> Conformance:
-    """Assigned to a name in a test module, it makes pytest check that implementation there."""
-    return Conformance(implementation)

@@ -1,6 +1,7 @@
 """V.1 held to an implementation: the average, its weights, symmetries, limits and variants."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -94,9 +95,7 @@ def limits(subject: Subject, case: AttentionCase) -> Comparisons:
     query[..., 0], key[..., 1:, 0] = 8.0, -round_to(np.sqrt(case.width) * case.rng.uniform(1, 3), form)
     due, allowed = expected.attention(subject, query, key, value)
     first = read_by_queries(value[..., :1, :], case, subject)
-    yield close(
-        "output of one dominant logit", subject.attention(query, key, value), first, allowed + abs(due - first)
-    )
+    yield close("output of one dominant logit", subject.attention(query, key, value), first, allowed + abs(due - first))
     key = np.zeros_like(key)
     mean = read_by_queries(value.mean(-2, keepdims=True), case, subject)
     _, allowed = expected.attention(subject, query, key, value)
@@ -171,7 +170,7 @@ def tiling(subject: Subject, case: AttentionCase) -> Comparisons:
     share, (_, share_allowed) = weights(subject, query, key), expected.weights(subject, query, key)
     merged, allowed = np.zeros_like(whole), due.allowed
     cuts = sorted({0, case.keys, *case.rng.integers(0, case.keys, 3).tolist()})
-    for start, end in zip(cuts, cuts[1:], strict=False):
+    for start, end in pairwise(cuts):
         tile = query, key[..., start:end, :], value[..., start:end, :]
         out, bound = subject.attention(*tile), expected.attention(subject, *tile).allowed
         mass, mass_allowed = (a[..., start:end].sum(-1, keepdims=True) for a in (share, share_allowed))

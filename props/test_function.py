@@ -93,8 +93,7 @@ def _elementwise(subject: Subject, case: FeedForwardCase) -> str:
 def _attention_cases(subject: Subject) -> Strategy:
     masks = ["none"] + ["boolean", "additive"] * subject.offers("attention", "mask")
     masks += ["causal"] * subject.offers("attention", "causal")
-    grouped = {} if subject.offers("attention") else {}
-    return attention_cases(masked=st.sampled_from(masks), width=st.sampled_from((1, 2, 4, 8)), **grouped).map(
+    return attention_cases(masked=st.sampled_from(masks), width=st.sampled_from((1, 2, 4, 8))).map(
         lambda case: replace(case, keys=case.queries) if case.masked == "causal" else case
     )
 

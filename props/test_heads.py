@@ -181,6 +181,4 @@ def _differs(subject: Subject, case: MultiHeadCase, one: Parameters, other: Para
     blur = first.allowed + second.allowed
     moves = np.abs(first.value - second.value) > 2 * blur
     (got, _), (reference, _) = (outcome(subject, case, p) for p in (one, other))
-    yield between(
-        "distance after half the change", np.abs(got - reference), np.where(moves, blur, 0.0), np.inf, 0.0
-    )
+    yield between("distance after half the change", np.abs(got - reference), np.where(moves, blur, 0.0), np.inf, 0.0)

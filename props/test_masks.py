@@ -1,6 +1,7 @@
 """V.4 held to an implementation: exact zeros, the past untouched, alignment, polarity, empty rows and windows."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -74,9 +75,7 @@ def _masked_weights(
     return close(what, got, np.where(permitted, got, 0.0), exact)
 
 
-@checks(
-    spec.PAST_UNCHANGED, attention_cases(masked=MASK_FORMS, regime=MODERATE, queries=st.sampled_from(LENGTHS[1:]))
-)
+@checks(spec.PAST_UNCHANGED, attention_cases(masked=MASK_FORMS, regime=MODERATE, queries=st.sampled_from(LENGTHS[1:])))
 def past_unchanged(subject: Subject, case: AttentionCase) -> Comparisons:
     """Other and huge keys and values in the future leave the past as it is, bit for bit."""
     case = square(case)
@@ -145,7 +144,7 @@ def decodes_as_prefill(subject: Subject, case: AttentionCase) -> Comparisons:
     window = 1 + case.seed % 3 if case.seed % 2 and subject.offers("attention", "window") else None
     whole, due = _causal_pass(subject, case, (query, key, value), window)
     cuts = _cuts(case)
-    for start, end in zip(cuts, cuts[1:], strict=False):
+    for start, end in pairwise(cuts):
         chunk = query[..., start:end, :], key[..., :end, :], value[..., :end, :]
         got, bound = _causal_pass(subject, case, chunk, window)
         yield close(

@@ -49,9 +49,7 @@ def measured_scale(subject: Subject, case: AttentionCase) -> Comparisons:
 
 @checks(
     spec.MEASURED_SCALE,
-    multi_head_cases(
-        time=2, biased=False, causal=False, regime="ordinary", head_width=st.sampled_from((1, 2, 4, 16))
-    ),
+    multi_head_cases(time=2, biased=False, causal=False, regime="ordinary", head_width=st.sampled_from((1, 2, 4, 16))),
     needs=("multi_head_attention",),
 )
 def measured_scale_of_heads(subject: Subject, case: MultiHeadCase) -> Comparisons:
@@ -162,9 +160,7 @@ def _weights_and_bounds(subject: Subject, query: Floats, key: Floats) -> tuple[F
     return weights(subject, query, key), expected.weights(subject, query, key).allowed
 
 
-def _answers_unsaturated(
-    subject: Subject, query: Floats, key: Floats, step: Floats, saturated: Floats
-) -> Comparisons:
+def _answers_unsaturated(subject: Subject, query: Floats, key: Floats, step: Floats, saturated: Floats) -> Comparisons:
     """The control: from equal logits the same change moves the weights further than it did in saturation."""
     even = np.zeros_like(key)
     uneven = even.copy()

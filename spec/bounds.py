@@ -19,6 +19,7 @@ from gnomon.spec.precision import FLOAT64, Format, Precision
 _NO_INFORMATION = 1e90  # an error this large says nothing, yet is no licence for NaN as infinity is
 _EXP_RANGE = 700.0  # e^700 is still finite in float64
 _COSH_RANGE = 300.0  # so is the square of cosh(300)
+_EXPONENT = np.int64(0x7FF0 << 48)  # the exponent of a float64, which alone is the power of two below it
 _CENTRED_LIMIT = 200_000  # above so many products the centred sum is bounded by Cauchy and Schwarz instead
 _SECOND_ORDER = 1 + 2.0**-15  # covers products of library errors, which are dropped; measured below 2e-6
 
@@ -27,8 +28,8 @@ _plain = Float64()
 
 def half_ulp(x: Floats, form: Format) -> Floats:
     """Half the spacing of the format at |x|, the most that rounding to it moves x; zero stays exact."""
-    spacing = np.ldexp(form.unit, np.frexp(x)[1] - 1)
-    return np.where(x == 0, 0.0, np.maximum(spacing, form.underflow))
+    power_of_two = (np.asarray(x, np.float64).view(np.int64) & _EXPONENT).view(np.float64)
+    return np.where(x == 0, 0.0, np.maximum(form.unit * power_of_two, form.underflow))
 
 
 def round_to(x: Floats, form: Format) -> Floats:
@@ -52,7 +53,8 @@ class Tracked:
 
     def __init__(self, value: Floats, error: Floats, precision: Precision, stored: bool = False):
         self.value, self.precision, self.stored = value, precision, stored
-        self.error = np.where(error < np.inf, np.minimum(error, _NO_INFORMATION), np.inf)
+        known = error <= _NO_INFORMATION
+        self.error = error if known.all() else np.where(error < np.inf, np.where(known, error, _NO_INFORMATION), np.inf)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -128,8 +130,9 @@ class Tracked:
 def allowed(result: Tracked) -> Floats:
     """How far from `result.value` a correct implementation may be, the error of the value itself included.
 
-    Every term of a bound is zero at u = 0 and convex in u, so the float64 value, whose roundoff is
-    smaller by the factor λ, is within λ times the bound; for float64 itself that doubles it.
+    The value is computed in float64, whose roundoff is smaller by λ. Every term of a bound is zero at u = 0 and
+    convex in u, so the value errs by at most λ times the bound, unless an a-priori range cuts the bound off; there
+    the value keeps to that range as well, so that the range holds between the two. For float64 itself λ is one.
     """
     shrink = FLOAT64.unit / result.precision.arithmetic.unit
     return result.error * (1 + shrink) * _SECOND_ORDER
@@ -255,7 +258,8 @@ class Bounds(Evaluator):
         swayed = np.minimum(_centred(moved, value.value, out), 2 * spread)
         stored = self.precision.storage.unit if self.precision.rounds("probs") else 0.0
         weighed = reach @ value.size
-        error = swayed + reach @ value.error + (self._summing(terms) + self._gamma(terms) + stored) * weighed
+        inherited = reach @ value.error if value.error.any() else 0.0
+        error = swayed + inherited + (self._summing(terms) + self._gamma(terms) + stored) * weighed
         error = error + self._floor(reach, value, out, terms)
         # A kernel that divides last holds up to `terms` times the average, which may overflow before.
         lost = lost.any(-1, keepdims=True) | (terms * weighed > self._range)
@@ -306,12 +310,13 @@ class Bounds(Evaluator):
 
     def _product(self, a: Tracked, b: Tracked, extra: int) -> Tracked:
         magnitude = np.abs(a.value) @ np.abs(b.value)
-        full = a.size @ b.size if a.error.any() or b.error.any() else magnitude
-        full = np.where(full > self._range, np.inf, full)  # some order of the sum may overflow on the way
-        inherited = np.abs(a.value) @ b.error + a.error @ b.size if full is not magnitude else 0.0
+        exact = not (a.error.any() or b.error.any())
+        full = magnitude if exact else a.size @ b.size
+        inherited = 0.0 if exact else np.abs(a.value) @ b.error + a.error @ b.size
         terms = np.count_nonzero(a.size, axis=-1)[..., None] + extra
         own = self._gamma(terms) * full + terms * self.precision.arithmetic.underflow * (full > 0)
-        return Tracked(a.value @ b.value, inherited + own, self.precision)
+        error = np.where(full > self._range, np.inf, inherited + own)  # some order may overflow on the way
+        return Tracked(a.value @ b.value, error, self.precision)
 
     def _prescaling(self, query: Tracked, key: Tracked, scale: Constant) -> Floats | float:
         """What it costs when query and key are stored after each took a share of the scale."""
@@ -319,8 +324,8 @@ class Bounds(Evaluator):
             return 0.0
         form, factor = self.precision.storage, abs(float(scale))
         lost = form.underflow * max(1.0, factor)
-        ones = np.ones_like(key.size), np.ones_like(query.size)
-        error = lost * (query.size @ ones[0].swapaxes(-1, -2) + ones[1] @ key.size.swapaxes(-1, -2))
+        sums = (a.size.sum(-1, keepdims=True) for a in (query, key))
+        error = lost * (next(sums) + next(sums).swapaxes(-1, -2))
         if _root_is_power_of_two(scale):
             return error
         # Query and key stored, and the root of the scale stored twice where constants are; `constant` has
@@ -380,6 +385,8 @@ def _centred(moved: Floats, value: Floats, out: Floats) -> Floats:
         return np.asarray((moved[..., None, :] @ distance)[..., 0, :])
     # Centred at the first key rather than the mean, which one huge value that few queries see would carry off.
     value, out = value - value[..., :1, :], out - value[..., :1, :]
-    mass, second = moved.sum(-1, keepdims=True), moved @ value**2
-    square = second - 2 * out * (moved @ value) + mass * out**2
-    return np.sqrt(mass * (np.maximum(square, 0.0) + 2.0**-46 * (second + mass * out**2)))
+    mass, second = moved.sum(-1, keepdims=True), moved @ (value * value)
+    whole = second + mass * (out * out)
+    lost = 4 * (moved.shape[-1] + 8) * FLOAT64.unit * whole  # what float64 may lose where the difference cancels
+    square = whole - 2 * out * (moved @ value) + lost
+    return np.sqrt(mass * np.maximum(square, 0.0))

@@ -103,6 +103,7 @@ def feed_forward(x: Array, parameters: Mapping[str, Array], *, activation: str) 
 
 declaration = Declaration(
     framework="jax",
+    compiles=True,
     dtypes=("float64", "float32", "bfloat16", "float16"),
     sites=EAGER,
     conventions=Conventions(empty_row="mean", masked_key="blocked", masked_value="leaks"),

@@ -84,6 +84,7 @@ def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
 
 declaration = Declaration(
     framework="jax",
+    compiles=True,
     dtypes=("float64", "float32", "bfloat16", "float16"),
     conventions=Conventions(empty_row="mean", masked_key="blocked", masked_value="leaks"),
     paths={"attention": {"un-jitted": unjitted}},

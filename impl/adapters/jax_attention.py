@@ -91,6 +91,7 @@ def softmax(logits: Array) -> Array:
 
 declaration = Declaration(
     framework="jax",
+    compiles=True,
     dtypes=("float64", "float32", "bfloat16"),
     sites=FUSED,
     conventions=Conventions(

@@ -55,7 +55,7 @@ class TiledHeads(NumpyReference):
     declaration = _declaring(head_mapping="tiled")
 
     def expand(self, shared: Array, heads: int) -> Array:
-        return shared.take(np.arange(heads) % shared.shape[-3], axis=-3)
+        return np.asarray(shared.take(np.arange(heads) % shared.shape[-3], axis=-3))
 
 
 @control("N07", reason="KQᵀ in column-major order is QKᵀ transposed")
@@ -182,9 +182,11 @@ class MergedTiles(NumpyReference):
     def attend(self, scores: Array, value: Array, sink: Array | None) -> Array:
         cuts = range(0, scores.shape[-1], Tiled.tile)
         tiles = [(scores[..., c : c + Tiled.tile], value[..., c : c + Tiled.tile, :]) for c in cuts]
-        averages = [self.normalise(score) @ part for score, part in tiles]
-        masses = [
-            self.top(score) + np.log(self.exp(score - self.top(score)).sum(-1, keepdims=True)) for score, _ in tiles
-        ]
-        weights = self.normalise(np.concatenate(masses, -1), sink)
-        return np.asarray((np.stack(averages, -1) * weights[..., None, :]).sum(-1))
+        averages = np.stack([self.normalise(score) @ part for score, part in tiles], -1)
+        weights = self.normalise(np.concatenate([self.mass(score) for score, _ in tiles], -1), sink)
+        return np.asarray((averages * weights[..., None, :]).sum(-1))
+
+    def mass(self, scores: Array) -> Array:
+        """The logarithm of the sum of the exponentials of every row."""
+        top = self.top(scores)
+        return np.asarray(top + np.log(self.exp(scores - top).sum(-1, keepdims=True)))

@@ -97,7 +97,7 @@ class TiledForGrouped(NumpyReference):
     """Query head i reads key-value head i mod h_kv."""
 
     def expand(self, shared: Array, heads: int) -> Array:
-        return shared.take(np.arange(heads) % shared.shape[-3], axis=-3)
+        return np.asarray(shared.take(np.arange(heads) % shared.shape[-3], axis=-3))
 
 
 @commits(NEVER_EXPANDED)
@@ -115,4 +115,4 @@ class RepeatedAlongTime(NumpyReference):
     def expand(self, shared: Array, heads: int) -> Array:
         times, rest = divmod(heads, shared.shape[-3])
         right = super().expand(shared, heads)
-        return right if rest else shared.repeat(times, axis=-2).reshape(right.shape)
+        return right if rest else np.asarray(shared.repeat(times, axis=-2).reshape(right.shape))

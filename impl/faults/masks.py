@@ -81,7 +81,7 @@ class SmallLeak(NumpyReference):
     def attention(self, query: Array, key: Array, value: Array, **options: Any) -> Array:
         masked = super().attention(query, key, value, **options)
         leak = super().attention(query, key, value, **_without_masks(options))
-        return (wide(masked) * 0.9999 + wide(leak) * 0.0001).astype(masked.dtype)
+        return (wide(masked) + (wide(leak) - wide(masked)) * 0.0001).astype(masked.dtype)
 
 
 @commits(FILL_DISCARDED)
@@ -281,7 +281,7 @@ class NanLeaks(NumpyReference):
     )
 
     def permit(self, scores: Array, allowed: Array) -> Array:
-        return scores + np.where(allowed, 0, -np.inf).astype(scores.dtype)
+        return np.asarray(scores + np.where(allowed, 0, -np.inf).astype(scores.dtype))
 
 
 @commits(HUGE_LEAKS)

@@ -1,0 +1,144 @@
+"""`gnomon check` and `gnomon smoke`: first whether it runs at all, then every clause, then what that makes."""
+
+import json
+import platform
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gnomon.props.outcome import Verdict
+from gnomon.props.report import print_run, print_smoke, progress
+from gnomon.props.requirements import Requirement, read_requirement
+from gnomon.props.running import Recorder, examples_folder, run, write_jsonl
+from gnomon.props.smoke import Smoke, smoke
+from gnomon.props.summary import Exit, exit_code, statuses
+from gnomon.props.waivers import BadWaiver, Waiver, read_waivers, stale
+from gnomon.spec.card import Proposition
+from gnomon.spec.catalogue import clauses, find
+
+SCHEMA = 1
+
+
+def smoke_report(name: str, dtypes: tuple[str, ...], limit: float) -> Exit:
+    """Print what the smoke test found."""
+    found = smoke(name, dtypes, limit)
+    print_smoke(name, found)
+    if not found.passed:
+        return Exit.NOT_RUNNABLE
+    return Exit.NOT_RUNNABLE if found.broken else Exit.CONFORMS
+
+
+def check_implementation(
+    name: str,
+    *,
+    numbers: tuple[str, ...],
+    dtypes: tuple[str, ...],
+    cases: int,
+    seed: int,
+    timeout: float,
+    workers: int,
+    case: str | None,
+    waivers: Path | None,
+    require: str | None,
+    jsonl: Path | None,
+) -> Exit:
+    """Hold one implementation to the clauses asked for, and print what came of it."""
+    asked, excused, required = _asked(numbers), _waivers(waivers), _requirement(require)
+    _writable(jsonl)
+    checked = _case(case, numbers)
+    found = smoke(name, dtypes, max(timeout, 60.0))
+    if not found.passed:
+        print_smoke(name, found)
+        return Exit.NOT_RUNNABLE
+    options: dict[str, Any] = {"--impl": name, "--clause": numbers, "--dtype": dtypes, "--cases": cases,
+                               "--gnomon-seed": seed, "--gnomon-broken": json.dumps(_by_dtype(found)),
+                               "--gnomon-examples": examples_folder()}  # fmt: skip
+    options |= {"--waivers": waivers} if waivers else {}
+    options |= {"--case": checked} if checked else {}
+    with progress(name) as seen:
+        recorder = Recorder(name, timeout, seen)
+        verdicts = run(recorder, ("--pyargs", "gnomon.props"), options, workers, timeout)
+    return _concluded(name, recorder, verdicts, asked, excused, required, jsonl, seed, cases)
+
+
+def _concluded(
+    name: str,
+    recorder: Recorder,
+    verdicts: list[Verdict],
+    asked: list[str],
+    excused: tuple[Waiver, ...],
+    required: Requirement | None,
+    jsonl: Path | None,
+    seed: int,
+    cases: int,
+) -> Exit:
+    """Print, write and give the exit code of a finished run."""
+    found = statuses(verdicts, asked)
+    complaints = [*recorder.trouble, *stale(excused, verdicts)]
+    complaints += required.unmet(found) if required is not None else []
+    print_run(name, verdicts, found, complaints, seed)
+    code = exit_code(verdicts, found)
+    if complaints and code is Exit.CONFORMS:
+        code = Exit.VIOLATED
+    if jsonl is not None:
+        header = {"schema": SCHEMA, "gnomon": version("gnomon"), "implementation": name, "seed": seed,
+                  "cases": cases, "date": date.today().isoformat(), "python": platform.python_version()}  # fmt: skip
+        footer = {"clauses": {n: str(s) for n, s in found.items()}, "complaints": complaints, "exit": int(code)}
+        write_jsonl(jsonl, header, verdicts, footer)
+    return code
+
+
+def _asked(numbers: tuple[str, ...]) -> list[str]:
+    try:
+        cards = [find(number) for number in numbers]
+    except KeyError as error:
+        raise click.UsageError(error.args[0]) from error
+    own = [c.number for card in cards for c in (card.clauses if isinstance(card, Proposition) else (card,))]
+    return own or [c.number for c in clauses()]
+
+
+def _waivers(path: Path | None) -> tuple[Waiver, ...]:
+    try:
+        return () if path is None else read_waivers(path)
+    except BadWaiver as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _requirement(text: str | None) -> Requirement | None:
+    try:
+        return None if text is None else read_requirement(text)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _writable(path: Path | None) -> None:
+    if path is not None and not path.parent.is_dir():
+        raise click.UsageError(f"cannot write {path}: there is no folder {path.parent}")
+
+
+def _case(text: str | None, numbers: tuple[str, ...]) -> str | None:
+    """The case to replay, refused here rather than in every process."""
+    from gnomon.props.cases import MalformedCase, read_case
+    from gnomon.props.property import properties
+
+    if text is None:
+        return None
+    name, _, rest = text.partition(":")
+    known = {p.name for p in properties() if not numbers or p.clause.number in numbers}
+    if name not in known:
+        raise click.UsageError(f"--case begins with a property's name: one of {', '.join(sorted(known))}")
+    try:
+        read_case(rest)
+    except MalformedCase as error:
+        raise click.UsageError(str(error)) from error
+    return text
+
+
+def _by_dtype(found: Smoke) -> dict[str, dict[str, str]]:
+    broken: dict[str, dict[str, str]] = {}
+    for (dtype, operation), sentence in found.broken.items():
+        broken.setdefault(dtype, {})[operation] = sentence
+    return broken

@@ -1,0 +1,143 @@
+"""The command: check, smoke, datasheet, faults, prove, list, explain, graph."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gnomon.props.running import ONE_THREAD
+
+os.environ.update(ONE_THREAD)  # before anything imports NumPy
+
+QUICK, USUAL, THOROUGH = 15, 60, 1000
+DTYPES = ("float64", "float32", "bfloat16", "float16")
+
+impl_argument = click.argument("implementation", metavar="IMPLEMENTATION")
+dtype_option = click.option("--dtype", "dtypes", multiple=True, type=click.Choice(DTYPES), help="Only this dtype.")
+clause_option = click.option(
+    "--clause", "numbers", multiple=True, metavar="V.4.2", help="Only this clause, or all of a proposition."
+)
+workers_option = click.option(
+    "--workers", type=click.IntRange(1), default=min(2, os.cpu_count() or 1), show_default=True, help="Processes."
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="gnomon")
+def main() -> None:
+    """An executable specification of the transformer, and a conformance suite for its implementations."""
+
+
+def budget_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say how long to look."""
+    for option in (
+        click.option("--quick", "cases", flag_value=QUICK, type=int, help=f"{QUICK} cases per property and dtype."),
+        click.option("--thorough", "cases", flag_value=THOROUGH, type=int, help=f"{THOROUGH} cases."),
+        click.option("--cases", "cases", type=click.IntRange(1), default=USUAL, show_default=True, help="So many."),
+        click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Draw other cases."),
+        click.option("--timeout", type=click.FloatRange(1), default=120.0, show_default=True,
+                     help="Seconds after which a property is given up and its process replaced."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+@main.command()
+@impl_argument
+@clause_option
+@dtype_option
+@budget_options
+@workers_option
+@click.option("--case", metavar="TEXT", help="Judge one case, as a failure printed it.")
+@click.option("--waivers", type=click.Path(path_type=Path), help="A TOML file of violations that are excused.")
+@click.option("--require", metavar="N|SET", help="Fail unless N clauses, or all of a frozen set, hold.")
+@click.option("--json", "jsonl", type=click.Path(path_type=Path), help="Write every verdict as a line of JSON.")
+def check(implementation: str, **options: Any) -> None:
+    """Hold IMPLEMENTATION to every clause: an installed name, a module, module:object or a file."""
+    from gnomon.props.checking import check_implementation
+
+    sys.exit(check_implementation(implementation, **options))
+
+
+@main.command()
+@impl_argument
+@dtype_option
+@click.option("--timeout", type=click.FloatRange(1), default=60.0, show_default=True, help="Seconds for each process.")
+def smoke(implementation: str, dtypes: tuple[str, ...], timeout: float) -> None:
+    """Ask only whether IMPLEMENTATION can be run at all: one small call of every operation."""
+    from gnomon.props.checking import smoke_report
+
+    sys.exit(smoke_report(implementation, dtypes, timeout))
+
+
+@main.command()
+@impl_argument
+@dtype_option
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def datasheet(implementation: str, dtypes: tuple[str, ...], as_json: bool) -> None:
+    """Measure the conventions of IMPLEMENTATION from outside and set them beside the declared ones."""
+    from gnomon.props.datasheet import print_datasheet
+
+    sys.exit(print_datasheet(implementation, dtypes, as_json))
+
+
+@main.command()
+@clause_option
+@dtype_option
+@workers_option
+@click.option("--matrix", is_flag=True, help="Try every fault against every clause and print who rejects whom.")
+@click.option("--cases", type=click.IntRange(1), default=USUAL, show_default=True, help="Cases per property.")
+@click.option("--json", "jsonl", type=click.Path(path_type=Path), help="Write every fate as a line of JSON.")
+def faults(**options: Any) -> None:
+    """Show that each clause rejects its own faulty implementations, and that the controls hold."""
+    from gnomon.props.faultreport import run_faults
+
+    sys.exit(run_faults(**options))
+
+
+@main.command()
+@clause_option
+def prove(numbers: tuple[str, ...]) -> None:
+    """Run the symbolic proofs and print for which sizes each one is."""
+    from gnomon.props.pages import print_proofs
+
+    sys.exit(print_proofs(_cards(numbers)))
+
+
+@main.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def list_(as_json: bool) -> None:
+    """List all propositions and clauses by number."""
+    from gnomon.props.pages import print_list
+
+    print_list(as_json)
+
+
+@main.command()
+@click.argument("number", metavar="V.4.2")
+def explain(number: str) -> None:
+    """Print the card of a clause or a proposition."""
+    from gnomon.props.pages import print_card
+
+    print_card(*_cards((number,)))
+
+
+@main.command()
+@click.argument("number", metavar="V.4.2")
+def graph(number: str) -> None:
+    """Walk back what a clause or a proposition rests on."""
+    from gnomon.props.pages import print_graph
+
+    print_graph(*_cards((number,)))
+
+
+def _cards(numbers: tuple[str, ...]) -> list[Any]:
+    from gnomon.spec.catalogue import find
+
+    try:
+        return [find(number) for number in numbers]
+    except KeyError as error:
+        raise click.UsageError(error.args[0]) from error

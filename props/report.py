@@ -1,0 +1,117 @@
+"""What people see: progress while a run goes on, a verdict by chapter after it, failures that can be read aloud."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from gnomon.props.outcome import Status, Verdict
+from gnomon.props.smoke import Smoke
+from gnomon.props.summary import by_clause, headline
+from gnomon.spec.catalogue import propositions
+
+console = Console(highlight=False, soft_wrap=True)
+COLOURS = {
+    Status.HOLDS: "green",
+    Status.VIOLATED: "bold red",
+    Status.ERROR: "red",
+    Status.SUITE_ERROR: "bold magenta",
+    Status.INSENSITIVE: "yellow",
+    Status.WAIVED: "yellow",
+    Status.UNSUPPORTED: "dim",
+    Status.NOT_RUN: "yellow",
+}
+_FAILURES = (Status.VIOLATED, Status.ERROR, Status.SUITE_ERROR, Status.WAIVED)
+
+
+@contextmanager
+def progress(name: str) -> Iterator[Callable[[Verdict, int, int], None]]:
+    """A bar on the error stream that each verdict moves on; nothing where that is no terminal."""
+    columns = TextColumn(f"checking {escape(name)}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    terminal = Console(stderr=True)
+    bar = Progress(*columns, TextColumn("{task.description}"), console=terminal, transient=True,
+                   disable=not terminal.is_terminal)  # fmt: skip
+    with bar:
+        task = bar.add_task("", total=None)
+
+        def seen(verdict: Verdict, done: int, planned: int) -> None:
+            bar.update(task, completed=done, total=planned, description=verdict.clause)
+
+        yield seen
+
+
+def print_run(name: str, verdicts: list[Verdict], found: dict[str, Status], complaints: list[str], seed: int) -> None:
+    """Failures first, then one line per clause that did not simply hold, then the table by chapter."""
+    for text, times in _failures(verdicts).items():
+        console.print(escape(text) + (f"\n  (and {times - 1} more of the same)" if times > 1 else ""))
+        console.print()
+    _print_undecided(verdicts, found)
+    console.print(_chapters(found))
+    console.print(f"{escape(name)}: {headline(verdicts, found)} (seed {seed})")
+    for complaint in complaints:
+        console.print(f"[bold red]{escape(complaint)}[/]")
+
+
+def _failures(verdicts: list[Verdict]) -> dict[str, int]:
+    """One text per clause and dtype that failed, with its snippet; sentences that repeat are counted."""
+    counts: dict[str, int] = Counter()
+    for found in by_clause(verdicts).values():
+        for verdict in found:
+            if verdict.status not in _FAILURES:
+                continue
+            code = _indented(verdict.snippet) if verdict.status is Status.VIOLATED else ""
+            counts[verdict.message + code] += 1
+    return counts
+
+
+def _indented(snippet: str) -> str:
+    return "\n  by hand:\n" + "\n".join(f"    {line}" for line in snippet.splitlines()) if snippet else ""
+
+
+def _print_undecided(verdicts: list[Verdict], found: dict[str, Status]) -> None:
+    """Why clauses were not decided, once for all that share a reason."""
+    shared: dict[tuple[Status, str], dict[str, None]] = defaultdict(dict)
+    for number, own in by_clause(verdicts).items():
+        for verdict in own:
+            if verdict.status in (Status.UNSUPPORTED, Status.INSENSITIVE) and found.get(number) is verdict.status:
+                shared[verdict.status, verdict.message][number] = None
+    for (status, reason), numbers in shared.items():
+        console.print(f"[{COLOURS[status]}]{status}[/] {', '.join(numbers)}: {escape(reason)}")
+    missing = [n for n, s in found.items() if s is Status.NOT_RUN]
+    if missing:
+        console.print(f"[{COLOURS[Status.NOT_RUN]}]not-run[/] {', '.join(missing)}")
+
+
+def _chapters(found: dict[str, Status]) -> Table:
+    """A row per proposition: its statement's slug and how many clauses ended how."""
+    table = Table(box=None, pad_edge=False)
+    present = [s for s in Status if s in found.values()]
+    table.add_column("proposition")
+    table.add_column("")
+    for status in present:
+        table.add_column(str(status), justify="right", style=COLOURS[status])
+    for proposition in propositions():
+        own = Counter(found[c.number] for c in proposition.clauses if c.number in found)
+        if own:
+            cells = (str(own[s]) if own[s] else "" for s in present)
+            table.add_row(proposition.number, proposition.slug, *cells)
+    return table
+
+
+def print_smoke(name: str, found: Smoke) -> None:
+    """What can be run and what can not, and why."""
+    if found.fatal:
+        console.print(f"[bold red]cannot run[/] {escape(found.fatal)}")
+    for (dtype, operation), sentence in found.broken.items():
+        console.print(f"[bold red]broken[/] {operation} in {dtype}: {escape(sentence)}")
+    works: dict[str, list[str]] = defaultdict(list)
+    for dtype, operation in found.works:
+        works[operation].append(dtype)
+    for operation, dtypes in works.items():
+        console.print(f"[green]works[/] {operation} in {', '.join(dtypes)}")
+    verdict = "can be checked" if found.passed else "cannot be checked: mend the above first"
+    console.print(f"{escape(name)} {verdict}")

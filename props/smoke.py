@@ -1,0 +1,134 @@
+"""The smoke test: is the adapter broken before a single clause is asked? In a process of its own, with a limit.
+
+Run as a module it is that process: it writes one line before and one after each call, so that a hang or a crash
+leaves behind which call it was.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gnomon.impl.loading import OPERATIONS, CannotLoad, Implementation, load
+from gnomon.props.outcome import Declined, ImplementationFailed
+
+LIMIT_SECONDS = 60.0
+_LOADING = "the import"
+
+
+@dataclass(frozen=True, slots=True)
+class Smoke:
+    """What was found: dtype and operation to one sentence where it is broken, and what works."""
+
+    works: tuple[tuple[str, str], ...] = ()
+    broken: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    fatal: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether anything at all can be run."""
+        return not self.fatal and bool(self.works)
+
+
+def smoke(name: str, dtypes: tuple[str, ...] = (), limit: float = LIMIT_SECONDS) -> Smoke:
+    """Call every operation once per dtype; after a hang or a crash go on with the rest."""
+    broken: dict[tuple[str, str], str] = {}
+    while True:
+        events, ending = _one_process(name, dtypes, sorted(broken), limit)
+        fatal = next((e["fatal"] for e in events if "fatal" in e), "")
+        works = tuple((e["dtype"], e["operation"]) for e in events if e.get("works"))
+        broken |= {(e["dtype"], e["operation"]): e["broken"] for e in events if "broken" in e}
+        unfinished = _unfinished(events)
+        if fatal or (not ending and unfinished is None):
+            return Smoke(works, broken, fatal)
+        if unfinished is None or unfinished in broken:
+            return Smoke(works, broken, f"{name} {ending or 'ended without a word'} during {_LOADING}")
+        broken[unfinished] = f"{unfinished[1]} {ending or 'ended its process (os._exit or a crash)'} on a small input"
+
+
+def _unfinished(events: list[dict[str, Any]]) -> tuple[str, str] | None:
+    """The call that was begun and never ended."""
+    begun = [e for e in events if e.get("begins")]
+    ended = {(e["dtype"], e["operation"]) for e in events if "works" in e or "broken" in e}
+    last = (begun[-1]["dtype"], begun[-1]["operation"]) if begun else None
+    return last if last not in ended else None
+
+
+def _one_process(
+    name: str, dtypes: tuple[str, ...], skip: list[tuple[str, str]], limit: float
+) -> tuple[list[dict[str, Any]], str]:
+    """The events of one process, and how it ended if not by itself."""
+    with tempfile.NamedTemporaryFile("r", suffix=".jsonl") as log:
+        arguments = json.dumps({"name": name, "dtypes": dtypes, "skip": skip, "log": log.name})
+        command = [sys.executable, "-m", "gnomon.props.smoke", arguments]
+        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        try:
+            code = subprocess.run(command, timeout=limit, check=False, **quiet).returncode  # type: ignore[call-overload]
+            ending = "" if code == 0 else _ending(code)
+        except subprocess.TimeoutExpired:
+            ending = f"did not return within {limit:g} seconds"
+        return [json.loads(line) for line in log if line.strip()], ending
+
+
+def _ending(code: int) -> str:
+    return f"was killed by signal {-code}" if code < 0 else f"ended its process with exit code {code}"
+
+
+def _examples(subject: Any, operation: str) -> tuple[tuple[Any, ...], dict[str, Any], tuple[int, ...]]:
+    """A small legal call of the operation: arrays, keywords and the shape that is due."""
+    x = np.arange(-8, 8).reshape(1, 4, 4) / 8.0
+    weight = np.eye(4)
+    heads = x.reshape(1, 2, 4, 2)
+    names = ("query", "key", "value", "output")
+    calls: dict[str, Any] = {
+        "attention": ((heads, heads, heads), {}, (1, 2, 4, 2)),
+        "multi_head_attention": ((x, {f"{n}_weight": weight for n in names}), {"heads": 2}, (1, 4, 4)),
+        "linear": ((x, weight), {}, (1, 4, 4)),
+        "feed_forward": ((x, {"up_weight": weight, "down_weight": weight}), {"activation": "relu"}, (1, 4, 4)),
+    }
+    return calls.get(operation, ((x,), {}, (1, 4, 4)))  # type: ignore[no-any-return]
+
+
+def _trials(implementation: Implementation, dtypes: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    for dtype in dtypes or implementation.declaration.dtypes:
+        for operation in OPERATIONS:
+            if operation in implementation.operations:
+                yield dtype, operation
+
+
+def _child(arguments: dict[str, Any]) -> None:
+    from gnomon.props.subject import Subject
+
+    skip = {tuple(pair) for pair in arguments["skip"]}
+    with Path(arguments["log"]).open("a", buffering=1) as log:
+        try:
+            implementation = load(arguments["name"])
+        except CannotLoad as reason:
+            log.write(json.dumps({"fatal": str(reason)}) + "\n")
+            return
+        for dtype, operation in _trials(implementation, tuple(arguments["dtypes"])):
+            if (dtype, operation) not in skip:
+                event = {"dtype": dtype, "operation": operation}
+                log.write(json.dumps(event | {"begins": True}) + "\n")
+                log.write(json.dumps(event | _tried(Subject(implementation, dtype), operation)) + "\n")
+
+
+def _tried(subject: Any, operation: str) -> dict[str, Any]:
+    arrays, options, shape = _examples(subject, operation)
+    try:
+        subject.call(operation, *arrays, shape=shape, **options)
+    except Declined:
+        return {"works": True}  # it answers: what it declines is counted clause by clause
+    except ImplementationFailed as failure:
+        return {"broken": str(failure)}
+    return {"works": True}
+
+
+if __name__ == "__main__":
+    _child(json.loads(sys.argv[1]))
