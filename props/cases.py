@@ -81,6 +81,10 @@ def _sharp(rng: Rng, shape: tuple[int, ...]) -> Floats:
     return rng.standard_normal(shape) * 3
 
 
+def _huge(rng: Rng, shape: tuple[int, ...]) -> Floats:
+    return rng.standard_normal(shape) * 64
+
+
 def _near_ties(rng: Rng, shape: tuple[int, ...]) -> Floats:
     return 1 + rng.standard_normal(shape) * 2.0**-6
 
@@ -112,6 +116,7 @@ REGIMES: Mapping[str, Callable[[Rng, tuple[int, ...]], Floats]] = MappingProxyTy
         "ordinary": _ordinary,
         "tiny": _tiny,
         "sharp": _sharp,
+        "huge": _huge,
         "near-ties": _near_ties,
         "large-mean": _large_mean,
         "constant": _constant,

@@ -13,7 +13,7 @@ from gnomon.props.outcome import Verdict
 from gnomon.props.report import print_run, print_smoke, progress
 from gnomon.props.requirements import Requirement, read_requirement
 from gnomon.props.running import Recorder, examples_folder, run, write_jsonl
-from gnomon.props.smoke import Smoke, smoke
+from gnomon.props.smoke import LIMIT_SECONDS, Smoke, smoke
 from gnomon.props.summary import Exit, exit_code, statuses
 from gnomon.props.waivers import BadWaiver, Waiver, read_waivers, stale
 from gnomon.spec.card import Proposition
@@ -49,7 +49,7 @@ def check_implementation(
     asked, excused, required = _asked(numbers), _waivers(waivers), _requirement(require)
     _writable(jsonl)
     checked = _case(case, numbers)
-    found = smoke(name, dtypes, max(timeout, 60.0))
+    found = smoke(name, dtypes, min(timeout, LIMIT_SECONDS))
     if not found.passed:
         print_smoke(name, found)
         return Exit.NOT_RUNNABLE

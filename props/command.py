@@ -65,7 +65,7 @@ def check(implementation: str, **options: Any) -> None:
 @main.command()
 @impl_argument
 @dtype_option
-@click.option("--timeout", type=click.FloatRange(1), default=60.0, show_default=True, help="Seconds for each process.")
+@click.option("--timeout", type=click.FloatRange(1), default=60.0, show_default=True, help="Seconds for each call.")
 def smoke(implementation: str, dtypes: tuple[str, ...], timeout: float) -> None:
     """Ask only whether IMPLEMENTATION can be run at all: one small call of every operation."""
     from gnomon.props.checking import smoke_report

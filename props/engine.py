@@ -103,6 +103,19 @@ def _flaky(hunt: Hunt, started: float, flaky: FlakyFailure) -> Verdict:
     return _failed(hunt, Status.VIOLATED, started, again)
 
 
+def finds(prop: Property, subject: Subject, budget: Budget) -> bool:
+    """Whether a violation is found; a crash or a refusal of the implementation is none."""
+    try:
+        search(Hunt(prop, subject), budget)
+    except Violation:
+        return True
+    except FlakyFailure as flaky:
+        return any(isinstance(e, Violation) for e in flaky.exceptions)
+    except ImplementationFailed:
+        return False
+    return False
+
+
 def search(hunt: Hunt, budget: Budget) -> None:
     """Try drawn cases until one fails, and shrink that one."""
     phases = [Phase.reuse, Phase.generate, Phase.target]

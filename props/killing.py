@@ -8,7 +8,7 @@ import pytest
 
 from gnomon.impl.faults import Control, Fault, faults
 from gnomon.impl.faults.registry import CONTROLS
-from gnomon.props.engine import Budget, examine
+from gnomon.props.engine import Budget, examine, finds
 from gnomon.props.outcome import Status, Verdict
 from gnomon.props.plugin import chosen
 from gnomon.props.property import Property, properties
@@ -26,21 +26,16 @@ def hunters(fault: Fault) -> list[Property]:
     return [p for p in properties() if fault.mistake in p.mistakes]
 
 
-def rejected_by(prop: Property, fault: Fault, dtype: str, budget: Budget) -> bool:
-    """Whether the property finds a violation; a crash of the fault is no kill."""
-    return examine(prop, Subject(fault.implementation, dtype), budget).status is Status.VIOLATED
-
-
 def fate(fault: Fault, dtype: str, budget: Budget) -> str:
     """What became of a fault in a dtype: rejected through its own clause, survived, or argued to be unseen there."""
     if dtype in fault.mistake.unseen:
         return ARGUED
-    return REJECTED if any(rejected_by(p, fault, dtype, budget) for p in hunters(fault)) else SURVIVED
+    return REJECTED if any(finds(p, Subject(fault.implementation, dtype), budget) for p in hunters(fault)) else SURVIVED
 
 
 def killers(fault: Fault, dtype: str, budget: Budget) -> list[str]:
     """Every clause that rejects the fault."""
-    found = {p.clause.number: None for p in properties() if rejected_by(p, fault, dtype, budget)}
+    found = {p.clause.number: None for p in properties() if finds(p, Subject(fault.implementation, dtype), budget)}
     return list(found)
 
 

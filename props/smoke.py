@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from gnomon.impl.loading import OPERATIONS, CannotLoad, Implementation, load
 from gnomon.props.outcome import Declined, ImplementationFailed
 
 LIMIT_SECONDS = 60.0
+_POLL_SECONDS = 0.02
 _LOADING = "the import"
 
 
@@ -37,7 +39,7 @@ class Smoke:
 
 
 def smoke(name: str, dtypes: tuple[str, ...] = (), limit: float = LIMIT_SECONDS) -> Smoke:
-    """Call every operation once per dtype; after a hang or a crash go on with the rest."""
+    """Call every operation once per dtype, each within the limit; after a hang or a crash go on with the rest."""
     broken: dict[tuple[str, str], str] = {}
     while True:
         events, ending = _one_process(name, dtypes, sorted(broken), limit)
@@ -68,12 +70,23 @@ def _one_process(
         arguments = json.dumps({"name": name, "dtypes": dtypes, "skip": skip, "log": log.name})
         command = [sys.executable, "-m", "gnomon.props.smoke", arguments]
         quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        try:
-            code = subprocess.run(command, timeout=limit, check=False, **quiet).returncode  # type: ignore[call-overload]
-            ending = "" if code == 0 else _ending(code)
-        except subprocess.TimeoutExpired:
-            ending = f"did not return within {limit:g} seconds"
+        with subprocess.Popen(command, **quiet) as process:  # type: ignore[call-overload]
+            ending = _awaited(process, Path(log.name), limit)
         return [json.loads(line) for line in log if line.strip()], ending
+
+
+def _awaited(process: "subprocess.Popen[bytes]", log: Path, limit: float) -> str:
+    """How a process ended if not by itself: each call has the limit, the import before them a minute at least."""
+    size, since = 0, time.monotonic()
+    while (code := process.poll()) is None:
+        if (grown := log.stat().st_size) != size:
+            size, since = grown, time.monotonic()
+        allowed = limit if size else max(limit, LIMIT_SECONDS)
+        if time.monotonic() - since > allowed:
+            process.kill()
+            return f"did not return within {allowed:g} seconds"
+        time.sleep(_POLL_SECONDS)
+    return "" if code == 0 else _ending(code)
 
 
 def _ending(code: int) -> str:

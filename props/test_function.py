@@ -123,7 +123,7 @@ def repeatable(subject: Subject, case: Case) -> Comparisons:
     asked = request(subject, case)
     first, second = asked.of(subject), asked.of(subject)
     yield same(f"second {asked.operation}", second, first)
-    request(subject, replace(case, seed=case.seed + 1, regime="sharp")).of(subject)
+    request(subject, replace(case, seed=case.seed + 1, regime="huge")).of(subject)
     yield same(f"{asked.operation} after another call", asked.of(subject), first)
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gnomon.props import expected
 from gnomon.props.cases import LENGTHS, AttentionCase, attention_cases, square
-from gnomon.props.judge import Comparison, between, close, same
+from gnomon.props.judge import Comparison, between, close
 from gnomon.props.measure import OTHER, convention, measured, polarity, weights
 from gnomon.props.property import checks
 from gnomon.props.subject import Subject
@@ -246,9 +246,11 @@ def window(subject: Subject, case: AttentionCase) -> Comparisons:
     case = square(case)
     query, key, _ = case.arrays(subject.precision.storage)
     options = {"window": case.window} | ({"causal": True} if case.masked == "causal" else {})
-    got = weights(subject, query, key, **options)
+    got, due = weights(subject, query, key, **options), expected.weights(subject, query, key, **options)
     permitted, _ = expected.permission(subject, query, key, **options)
-    yield same("key with weight", got != 0, permitted)
+    # A weight that the precision may round to zero says nothing of the window.
+    certain = np.where(~permitted | (due.value > due.allowed), 0.0, np.inf)
+    yield close("key with weight", got != 0, permitted, certain)
 
 
 @checks(

@@ -24,6 +24,7 @@ _CENTRED_LIMIT = 200_000  # above so many products the centred sum is bounded by
 _SECOND_ORDER = 1 + 2.0**-15  # covers products of library errors, which are dropped; measured below 2e-6
 
 _plain = Float64()
+_quiet = np.errstate(invalid="ignore", over="ignore")  # an error that is not a number becomes an infinite one
 
 
 def half_ulp(x: Floats, form: Format) -> Floats:
@@ -39,7 +40,7 @@ def round_to(x: Floats, form: Format) -> Floats:
     smallest = 2.0 ** (-24 if form.name == "float16" else -149 if form.name == "float32" else -133)
     step = np.maximum(np.ldexp(2 * form.unit, np.frexp(x)[1] - 1), smallest)
     near = np.rint(x / step) * step
-    return np.where(np.abs(near) > form.largest, np.copysign(np.inf, near), near)
+    return np.asarray(np.where(np.abs(near) > form.largest, np.copysign(np.inf, near), near), np.float64)
 
 
 class Tracked:
@@ -75,6 +76,7 @@ class Tracked:
         form = self.precision.arithmetic
         return self.like(value, error + times * form.unit * (np.abs(value) + error) + form.underflow)
 
+    @_quiet
     def __add__(self, other: Any) -> Self:
         o = self._lift(other)
         exact = (o.size == 0) | (self.size == 0)
@@ -87,6 +89,7 @@ class Tracked:
     def __sub__(self, other: Any) -> Self:
         return self + (-self._lift(other))
 
+    @_quiet
     def __mul__(self, other: Any) -> Self:
         o = self._lift(other)
         error = np.abs(self.value) * o.error + self.error * np.abs(o.value) + self.error * o.error
@@ -94,6 +97,7 @@ class Tracked:
 
     __radd__, __rmul__ = __add__, __mul__
 
+    @_quiet
     def __truediv__(self, other: Any) -> Self:
         """The quotient, rounded twice: some multiply by a rounded reciprocal."""
         o = self._lift(other)
@@ -159,6 +163,7 @@ class Bounds(Evaluator):
         value = np.asarray(float(c))
         return Tracked(value, np.abs(value) * self._constant_error(c), self.precision)
 
+    @_quiet
     def exp(self, a: Tracked) -> Tracked:
         """e to the a; the argument may be split or multiplied by log2(e), so its size counts."""
         top = np.exp(np.minimum(a.value + a.error, _EXP_RANGE))
@@ -167,11 +172,13 @@ class Bounds(Evaluator):
         error = value * np.expm1(np.minimum(a.error, _EXP_RANGE)) + own + self.precision.arithmetic.underflow
         return a.like(value, np.where(a.error < np.inf, error, np.inf))
 
+    @_quiet
     def tanh(self, a: Tracked) -> Tracked:
         """The hyperbolic tangent: slope 1/cosh²(m) for the smallest |argument| m in reach, absolute library error."""
         near = np.minimum(np.maximum(np.abs(a.value) - a.error, 0.0), _COSH_RANGE)
         return a.like(np.tanh(a.value), _bounded(a.error / np.cosh(near) ** 2, 2.0) + self._library)
 
+    @_quiet
     def erf(self, a: Tracked) -> Tracked:
         """The error function: slope at most 2/√π·exp(−m²) for the smallest |argument| m in reach."""
         near = np.maximum(np.abs(a.value) - a.error, 0.0)
@@ -179,6 +186,7 @@ class Bounds(Evaluator):
         error = np.where(a.error < np.inf, np.minimum(slope * a.error, 2.0), np.inf)
         return a.like(_plain.erf(a.value), error + self.precision.erf * self._unit)
 
+    @_quiet
     def sigmoid(self, a: Tracked) -> Tracked:
         """1/(1 + e^-a): the slope σ(1−σ) grows by at most e^|δ| on the way, and 1−σ damps the error of e^-a."""
         value, rest = _plain.sigmoid(a.value), _plain.sigmoid(-a.value)
@@ -204,6 +212,7 @@ class Bounds(Evaluator):
         """The product: γ of the number of terms that are not exactly zero, in any order and blocking."""
         return self._product(a, b, extra=0)
 
+    @_quiet
     def affine(self, x: Tracked, weight: Tracked, bias: Tracked) -> Tracked:
         """x·weight + bias, whether the bias starts the sum, ends it, or meets a stored product."""
         product = self._product(x, weight, extra=1)
@@ -212,12 +221,15 @@ class Bounds(Evaluator):
         stored = half_ulp(product.size, self.precision.storage) if self.precision.rounds("prebias") else 0.0
         return product.like(product.value + bias.value, product.error + bias.error + own + stored)
 
+    @_quiet
     def scores(self, query: Tracked, key: Tracked, scale: Constant) -> Tracked:
-        """scale·q·k: scaled before the sum, after it, or half on each side, stored wherever that may be."""
-        dot = self.store(self._product(query, key.swapaxes(-1, -2), extra=3), "dot")
-        scaled = dot * self.constant(scale)
-        error = scaled.error + self._prescaling(query, key, scale)
-        return self.store(scaled.like(scaled.value, error), "scores")
+        """scale·q·k: scaled before the sum, after it, or half on each side, whichever errs most, and stored."""
+        product = self._product(query, key.swapaxes(-1, -2), extra=3)
+        after = self.store(product, "dot") * self.constant(scale)
+        if not self.precision.rounds("prescale"):
+            return self.store(after, "scores")
+        before = (product * self.constant(scale)).error + self._prescaling(query, key, scale)
+        return self.store(after.like(after.value, np.maximum(after.error, before)), "scores")
 
     def total(self, a: Tracked) -> Tracked:
         """The sum over the last axis, in any order."""
@@ -240,6 +252,7 @@ class Bounds(Evaluator):
         kept = self._in_range(a.like(a.value, a.error + half_ulp(a.size, form)), form.largest)
         return Tracked(kept.value, kept.error, self.precision, stored=True)
 
+    @_quiet
     def softmax(self, scores: Tracked, allowed: Mask | None = None) -> Tracked:
         """The weights: each is moved by its own perturbation less the average of all."""
         p, moved, reach, lost = self._weights(scores, allowed)
@@ -250,6 +263,7 @@ class Bounds(Evaluator):
         error = own + self._summing(terms) * reach + floor * (terms > 0)
         return scores.like(p, np.where(lost, np.inf, error))
 
+    @_quiet
     def weigh(self, scores: Tracked, value: Tracked, allowed: Mask | None) -> Tracked:
         """The average, its score errors in centred form: Σ p·ρ·(v−o)/Σ p(1+ρ) with |ρ| the relative ones."""
         p, moved, reach, lost = self._weights(scores, allowed)
@@ -266,19 +280,9 @@ class Bounds(Evaluator):
         return scores.like(out, np.where(lost, np.inf, error))
 
     def _weights(self, scores: Tracked, allowed: Mask | None) -> tuple[Floats, Floats, Floats, Mask]:
-        """Weights, p·|ρ|/Σ p(1+ρ) for each, the most that each may become, and lost rows.
-
-        Three roundings are for a scale folded with log2(e) and for a running maximum m, |m| ≤ |s| + gap; one is
-        for the subtraction of the maximum and two for an argument in base two.
-        """
+        """Weights, p·|ρ|/Σ p(1+ρ) for each, the most that each may become, and lost rows."""
         p = _plain.softmax(scores.value, allowed)
-        score, seen = (a if allowed is None else np.where(allowed, a, 0.0) for a in (scores.value, scores.error))
-        seen = np.minimum(seen, _NO_INFORMATION)
-        gap = np.abs(score - self.shift(scores, allowed))
-        gap = gap if allowed is None else np.where(allowed, gap, 0.0)
-        near = seen + 3 * self._unit * (np.abs(score) + gap)
-        if self.precision.rounds("shifted"):  # at the gap that the erring scores may have
-            near = near + half_ulp(gap + seen + seen.max(-1, keepdims=True), self.precision.storage)
+        gap, near = self._exponents(scores, allowed)
         own = self._library + self.precision.storage.unit * self.precision.rounds("exps")
         close = np.minimum(near, 1.0)
         relative = np.expm1(close) + own * np.exp(close)
@@ -290,6 +294,20 @@ class Bounds(Evaluator):
             distant = _reach_of_far_scores(gap, near + 2 * own, allowed)
             moved, reach = np.where(far, distant, moved), np.where(far, distant, reach)
         return p, moved, reach, np.broadcast_to(scores.error == np.inf, p.shape)
+
+    def _exponents(self, scores: Tracked, allowed: Mask | None) -> tuple[Floats, Floats]:
+        """How far each score lies below the largest, and how far the exponent made of it may be off.
+
+        Three roundings are for a scale folded with log2(e) and for a running maximum m, |m| ≤ |s| + gap; one is
+        for the subtraction of the maximum and two for an argument in base two.
+        """
+        gap = np.abs(scores.value - self.shift(scores, allowed))
+        parts = (np.abs(scores.value), np.minimum(scores.error, _NO_INFORMATION), gap)
+        size, seen, gap = (a if allowed is None else np.where(allowed, a, 0.0) for a in parts)
+        near = seen + 3 * self._unit * (size + gap)
+        if self.precision.rounds("shifted"):  # at the gap that the erring scores may have
+            near = near + half_ulp(gap + seen + seen.max(-1, keepdims=True), self.precision.storage)
+        return gap, near
 
     def _summing(self, terms: Floats) -> Floats:
         """The relative error common to a row: its sum, the division, online rescaling."""
@@ -308,6 +326,7 @@ class Bounds(Evaluator):
         sizes = (reach > 0).astype(float) @ value.size
         return (form.underflow + self._vanished()) * sizes + self._vanished() * terms * np.abs(out)
 
+    @_quiet
     def _product(self, a: Tracked, b: Tracked, extra: int) -> Tracked:
         magnitude = np.abs(a.value) @ np.abs(b.value)
         exact = not (a.error.any() or b.error.any())
@@ -318,21 +337,19 @@ class Bounds(Evaluator):
         error = np.where(full > self._range, np.inf, inherited + own)  # some order may overflow on the way
         return Tracked(a.value @ b.value, error, self.precision)
 
-    def _prescaling(self, query: Tracked, key: Tracked, scale: Constant) -> Floats | float:
+    def _prescaling(self, query: Tracked, key: Tracked, scale: Constant) -> Floats:
         """What it costs when query and key are stored after each took a share of the scale."""
-        if not self.precision.rounds("prescale"):
-            return 0.0
         form, factor = self.precision.storage, abs(float(scale))
         lost = form.underflow * max(1.0, factor)
-        sums = (a.size.sum(-1, keepdims=True) for a in (query, key))
-        error = lost * (next(sums) + next(sums).swapaxes(-1, -2))
+        query_sum, key_sum = (np.asarray(a.size.sum(-1, keepdims=True)) for a in (query, key))
+        error = np.asarray(lost * (query_sum + key_sum.swapaxes(-1, -2)))
         if _root_is_power_of_two(scale):
             return error
-        # Query and key stored, and the root of the scale stored twice where constants are; `constant` has
-        # counted the scale itself.
-        roundings = 4 if self.precision.rounds("constant") else 2
-        relative = (1 + form.unit) ** roundings - 1
-        return error + relative * factor * (query.size @ key.size.swapaxes(-1, -2))
+        # Query and key are stored, and so is the root of the scale, which both take, where constants are;
+        # `constant` has counted the scale once unless it is short.
+        roots = (2 if scale.short else 1) * self.precision.rounds("constant")
+        relative = (1 + form.unit) ** (2 + roots) - 1
+        return np.asarray(error + relative * factor * (query.size @ key.size.swapaxes(-1, -2)))
 
     def _gamma(self, terms: Any) -> Floats:
         product = np.asarray(terms, np.float64) * self._unit
@@ -375,7 +392,8 @@ def _reach_of_far_scores(gap: Floats, near: Floats, allowed: Mask | None) -> Flo
     top = least.max(-1, keepdims=True)
     top = np.where(np.isfinite(top), top, 0.0)
     total = np.exp(least - top).sum(-1, keepdims=True)
-    return np.minimum(np.exp(np.minimum(most - top, _EXP_RANGE)) / np.maximum(total, 1.0), 1.0)
+    reach = np.exp(np.minimum(most - top, _EXP_RANGE)) / np.maximum(total, 1.0)
+    return np.asarray(np.minimum(reach, 1.0))
 
 
 def _centred(moved: Floats, value: Floats, out: Floats) -> Floats:
@@ -389,4 +407,4 @@ def _centred(moved: Floats, value: Floats, out: Floats) -> Floats:
     whole = second + mass * (out * out)
     lost = 4 * (moved.shape[-1] + 8) * FLOAT64.unit * whole  # what float64 may lose where the difference cancels
     square = whole - 2 * out * (moved @ value) + lost
-    return np.sqrt(mass * np.maximum(square, 0.0))
+    return np.asarray(np.sqrt(mass * np.maximum(square, 0.0)))

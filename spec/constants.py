@@ -44,7 +44,8 @@ class Constant:
             return False
         power_of_two = value.denominator & (value.denominator - 1) == 0
         odd = abs(value.numerator) // max(1, value.numerator & -value.numerator)
-        return power_of_two and odd < 2**8
+        in_range = value == 0 or Fraction(1, 2**14) <= abs(value) < 2**16  # where float16 is normal
+        return power_of_two and odd < 2**8 and in_range
 
 
 def rational(numerator: int, denominator: int = 1) -> Constant:

@@ -1,5 +1,6 @@
 """Correct algorithms for each operation that differ in order, blocking, fusion and what they store."""
 
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -75,7 +76,7 @@ def permuted(a: Any, b: Any) -> Any:
 def split(a: Any, b: Any) -> Any:
     """Five partial sums, added afterwards."""
     cuts = np.linspace(0, a.shape[-1], 6).astype(int)
-    return sum(a[..., i:j] @ b[..., i:j, :] for i, j in zip(cuts, cuts[1:], strict=False))
+    return sum(a[..., i:j] @ b[..., i:j, :] for i, j in itertools.pairwise(cuts))
 
 
 def pairwise(a: Any, b: Any) -> Any:
@@ -505,7 +506,9 @@ def _torch_mask(m: Machine, case: Case, t: dict[str, torch.Tensor]) -> torch.Ten
 
 
 def _numpy(name: str, sites: frozenset[str], *parts: Any) -> Algorithm:
-    return Algorithm(name, sites, partial(numpy_attention, **dict(zip(("scaling", "contract", "weigh"), parts, strict=False))))
+    return Algorithm(
+        name, sites, partial(numpy_attention, **dict(zip(("scaling", "contract", "weigh"), parts, strict=False)))
+    )
 
 
 ATTENTION = (
@@ -529,6 +532,8 @@ ATTENTION = (
 
 
 # Compositions.
+
+_ATTEND = {algorithm.name: algorithm.run for algorithm in ATTENTION}
 
 
 def _heads(a: Any, heads: int) -> Any:
@@ -578,13 +583,13 @@ def torch_multi_head(m: Machine, case: Case, attend: Any) -> Any:
 
 MULTI_HEAD = (
     Algorithm("eager", EAGER, partial(numpy_multi_head, contract=by_library, attend=numpy_attention)),
-    Algorithm("all stored", EVERYWHERE, partial(numpy_multi_head, contract=split, attend=ATTENTION[4].run)),
-    Algorithm("one by one", FUSED, partial(numpy_multi_head, contract=one_by_one, attend=ATTENTION[6].run)),
-    Algorithm("online", FUSED, partial(numpy_multi_head, contract=permuted, attend=ATTENTION[11].run)),
+    Algorithm("all stored", EVERYWHERE, partial(numpy_multi_head, contract=split, attend=_ATTEND["all steps stored"])),
+    Algorithm("one by one", FUSED, partial(numpy_multi_head, contract=one_by_one, attend=_ATTEND["fused, one by one"])),
+    Algorithm("online", FUSED, partial(numpy_multi_head, contract=permuted, attend=_ATTEND["online"])),
     Algorithm("sum over heads", EAGER, sum_over_heads),
-    Algorithm("torch eager", EAGER, partial(torch_multi_head, attend=ATTENTION[13].run)),
-    Algorithm("torch flash", EAGER, partial(torch_multi_head, attend=ATTENTION[16].run)),
-    Algorithm("torch math", EAGER, partial(torch_multi_head, attend=ATTENTION[17].run)),
+    Algorithm("torch eager", EAGER, partial(torch_multi_head, attend=_ATTEND["torch eager, after"])),
+    Algorithm("torch flash", EAGER, partial(torch_multi_head, attend=_ATTEND["torch flash"])),
+    Algorithm("torch math", EAGER, partial(torch_multi_head, attend=_ATTEND["torch math"])),
 )
 
 

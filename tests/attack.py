@@ -160,9 +160,7 @@ def reached(run: Callable[[Evaluator], Any], precision: Precision, exact: Any, i
     return max(_driven(run, precision, exact, index, first) for first in (False, True))
 
 
-def _driven(
-    run: Callable[[Evaluator], Any], precision: Precision, exact: Any, index: int, scaled_first: bool
-) -> float:
+def _driven(run: Callable[[Evaluator], Any], precision: Precision, exact: Any, index: int, scaled_first: bool) -> float:
     best = 0.0
     for target, slopes, signs in _passes(run, precision, index, scaled_first):
         if precision.arithmetic is FLOAT64:  # too small to see against float64 itself, so to first order

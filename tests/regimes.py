@@ -13,7 +13,6 @@ from gnomon.spec.constants import Constant
 from gnomon.spec.masks import causal
 from gnomon.spec.precision import FORMATS
 
-
 REGIMES = (
     "ordinary",
     "large-logits",

@@ -13,9 +13,10 @@ from numpy.random import Generator
 from regimes import Case
 
 from gnomon.spec.bounds import Bounds, allowed
-from gnomon.spec.precision import EAGER, FORMATS, FUSED, Precision, declared
+from gnomon.spec.precision import EAGER, EVERYWHERE, FORMATS, FUSED, Precision, declared
 
-CASES = 8  # of each kind of data
+CASES = 6  # of each kind of data
+
 
 def positive(rng: Generator, *shape: int) -> Any:
     """Numbers of one sign and size, so that no sum cancels."""
@@ -43,7 +44,9 @@ def activation_case(rng: Generator, fill: Any) -> Case:
 def attention_case(rng: Generator, fill: Any) -> Case:
     keys, width = rng.integers(2, 9, 2)
     arrays = {
-        "query": fill(rng, 1, 1, 1, width), "key": normal(rng, 1, 1, keys, width), "value": fill(rng, 1, 1, keys, 1)
+        "query": fill(rng, 1, 1, 1, width),
+        "key": normal(rng, 1, 1, keys, width),
+        "value": fill(rng, 1, 1, keys, 1),
     }
     return Case(regime=fill.__name__, arrays=arrays, options={"allowed": None})
 
@@ -71,12 +74,27 @@ DRAW: dict[str, Callable[[Generator, Any], Case]] = {
 }
 
 
-PROFILES = {"fused": FUSED, "eager": EAGER}
-# The median of bound over attack that is claimed. Float64 doubles because its bound holds the oracle's error too;
-# single rounded operations are attained; a sum of like terms is driven to two thirds of γ, which no order of it
-# attains for every term at once; attention stored step by step may scale before the product or after it, and the
-# bound has room for both.
-STATED: dict[str, dict[str, float]] = {}
+PROFILES = {"fused": FUSED, "eager": EAGER, "everywhere": EVERYWHERE}
+# The median of bound over attack that is claimed, per dtype, for 16 bits per profile. Float64 doubles because
+# `allowed` holds the oracle's error too. Functions and stores are attained. A sum of like terms reaches two
+# thirds of γ, since no one order gives every term all the roundings; a sigmoid right of zero half its library
+# error; attention stored step by step loses where scaling before the product and after it bound different terms.
+KINDS = ("float64", "float32", "fused", "eager", "everywhere")
+STATED: dict[str, tuple[float, ...]] = {
+    "linear": (3.3, 1.7, 1.1, 1.1, 1.1),
+    "softmax": (4.1, 2.0, 1.1, 1.1, 1.4),
+    "gelu": (2.2, 1.1, 1.1, 1.1, 1.1),
+    "gelu_tanh": (2.2, 1.1, 1.1, 1.1, 1.1),
+    "silu": (3.7, 1.9, 1.1, 1.1, 1.1),
+    "attention": (4.2, 2.1, 1.4, 2.0, 1.8),
+    "multi_head_attention": (4.2, 2.1, 1.5, 2.7, 2.7),
+    "feed_forward": (2.5, 1.3, 1.1, 1.1, 1.1),
+}
+
+
+def stated(op: str, dtype: str, profile: str) -> float:
+    """The factor claimed for an operation: by dtype, or by profile where storing rounds."""
+    return STATED[op][KINDS.index(profile if declared(dtype).narrow else dtype)]
 
 
 @cache
@@ -96,7 +114,7 @@ def share(op: str, dtype: str, precision: Precision, rng: Generator, fill: Any) 
 
 
 def columns() -> list[tuple[str, str]]:
-    """Where storage does not round, eager and fused are one."""
+    """Where storage does not round, the profiles are one."""
     return [(d, p) for d in FORMATS for p in PROFILES if p == "fused" or declared(d).narrow]
 
 
@@ -107,14 +125,14 @@ def test_an_adversary_comes_within_the_stated_factor_of_the_bound(op: str, dtype
     print(f"\n{op}, {dtype}, {profile}: least {min(found):.3f}, median {np.median(found):.2f}, most {max(found):.2f}")
     assert len(found) == 2 * CASES
     assert min(found) >= 1, "the adversary is outside"
-    assert np.median(found) <= STATED[op][f"{dtype} {profile}"]
+    assert np.median(found) <= stated(op, dtype, profile)
 
 
 @pytest.mark.parametrize("lazy", [2, 3])
 @pytest.mark.parametrize("op", DRAW)
 def test_a_lazy_bound_is_not_within_the_stated_factor(op: str, lazy: float) -> None:
     for dtype, profile in columns():
-        assert np.median(shares(op, dtype, profile)) * lazy > STATED[op][f"{dtype} {profile}"], (dtype, profile)
+        assert np.median(shares(op, dtype, profile)) * lazy > stated(op, dtype, profile), (dtype, profile)
 
 
 def excess(op: str, case: Case, out: Any) -> float:
@@ -125,7 +143,7 @@ def excess(op: str, case: Case, out: Any) -> float:
 
 def test_weights_from_the_logarithm_of_an_unshifted_sum_are_outside() -> None:
     """exp(x − (m + ln Σe^(x−m))) rounds at the size of m: Blanchard, Higham and Higham 2021 advise against it."""
-    logits = np.float32(1e4) + np.arange(8, dtype=np.float32) / 8
+    logits = np.float32(1e4) - np.array([[0, 10]], np.float32)
     top = logits.max()
     whole = top + np.log(np.exp(logits - top).sum())
     case = Case(regime="far from zero", arrays={"logits": logits.astype(float)}, options={})

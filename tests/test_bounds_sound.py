@@ -34,7 +34,7 @@ PROMISED = {
     "multi_head_attention": 500,
     "feed_forward": 400,
 }
-MOST_ABSTAIN = 0.1
+MOST_ABSTAIN = 0.05  # nearly all in float16, where products of huge scores overflow
 LONG_CHUNKS = range(1, 11)
 
 
@@ -62,8 +62,9 @@ class Tally:
 
 def largest_ratio(out: Any, wanted: Any, allow: Any) -> float:
     """The largest share of a bound that an error uses; infinite for NaN or for an error where none is allowed."""
-    error = np.abs(out - wanted)
-    share = np.where(error == 0, 0.0, error / np.where(allow == 0, np.nan, allow))
+    with np.errstate(invalid="ignore"):  # infinity less infinity, where an infinite bound allows it
+        error = np.abs(out - wanted)
+    share = np.where(error == 0, 0.0, error / np.where((allow == 0) | (allow == np.inf), np.nan, allow))
     share = np.where(allow == np.inf, 0.0, np.where(np.isnan(share), np.inf, share))
     return float(share.max(initial=0.0))
 
@@ -78,7 +79,8 @@ def cases(op: str, chunk: int) -> Iterator[Case]:
 def compare(op: str, case: Case, dtype: str, algorithms: tuple[Algorithm, ...], tally: Tally) -> None:
     stored, bounds = case.stored(dtype), {}
     for algorithm in algorithms:
-        result = algorithm.run(Machine(dtype, algorithm.sites), stored)
+        with np.errstate(all="ignore"):  # an implementation may overflow, the bound must not
+            result = algorithm.run(Machine(dtype, algorithm.sites), stored)
         if result is None:
             continue
         if algorithm.sites not in bounds:
@@ -90,15 +92,35 @@ def compare(op: str, case: Case, dtype: str, algorithms: tuple[Algorithm, ...], 
 
 
 def survey(op: str, chunk: int) -> Tally:
-    """As many cases as it takes to keep the promise; implementations may overflow, so NumPy is told not to warn."""
+    """As many cases as it takes to keep the promise."""
     tally = Tally()
     for case in cases(op, chunk):
-        with np.errstate(all="ignore"):
-            for dtype in FORMATS:
-                compare(op, case, dtype, ALGORITHMS[op], tally)
+        for dtype in FORMATS:
+            compare(op, case, dtype, ALGORITHMS[op], tally)
         if tally.compared >= PROMISED[op]:
             return tally
     raise AssertionError("the cases never end")
+
+
+def test_the_promises_add_up() -> None:
+    assert sum(PROMISED.values()) >= 5_000
+    assert sum(PROMISED.values()) * len(LONG_CHUNKS) >= 50_000
+
+
+def test_each_operation_has_five_algorithms_that_apply_to_every_dtype() -> None:
+    for op, algorithms in ALGORITHMS.items():
+        case = next(cases(op, 0))
+        for dtype in FORMATS:
+            stored = case.stored(dtype)
+            results = [a.run(Machine(dtype, a.sites), stored) for a in algorithms]
+            assert sum(r is not None for r in results) >= 5, (op, dtype)
+
+
+def test_a_comparison_sees_nan_and_an_error_where_none_is_allowed() -> None:
+    assert largest_ratio(np.array([np.nan]), np.array([1.0]), np.array([1.0])) == np.inf
+    assert largest_ratio(np.array([1.5]), np.array([1.0]), np.array([0.0])) == np.inf
+    assert largest_ratio(np.array([1.5]), np.array([1.0]), np.array([0.25])) == 2
+    assert largest_ratio(np.array([np.nan]), np.array([1.0]), np.array([np.inf])) == 0
 
 
 def check(op: str, chunk: int) -> None:

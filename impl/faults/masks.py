@@ -130,11 +130,12 @@ class StatisticOverPositions(NumpyReference):
 
 @commits(FAINT_LEAK)
 class FaintLeak(NumpyReference):
-    """The unmasked output is added with a factor that only float64 and huge values make visible."""
+    """The unmasked output is added with a factor of 1e-40."""
 
     def attention(self, query: Array, key: Array, value: Array, **options: Any) -> Array:
         masked = super().attention(query, key, value, **options)
         leak = super().attention(query, key, value, **_without_masks(options))
+        # In float64, where the factor is no subnormal number: only huge values come through.
         return (masked.astype(np.float64) + 1e-40 * leak.astype(np.float64)).astype(masked.dtype)
 
 
@@ -276,9 +277,7 @@ class RightBoundStrict(NumpyReference):
 class NanLeaks(NumpyReference):
     """Minus infinity is added to a masked score and the weight of zero multiplies its value."""
 
-    declaration = replace(
-        _USUAL, conventions=replace(_USUAL.conventions, masked_key="blocked", masked_value="blocked")
-    )
+    declaration = replace(_USUAL, conventions=replace(_USUAL.conventions, masked_key="blocked", masked_value="blocked"))
 
     def permit(self, scores: Array, allowed: Array) -> Array:
         return np.asarray(scores + np.where(allowed, 0, -np.inf).astype(scores.dtype))

@@ -1,0 +1,3 @@
+"""A module that raises while it is imported."""
+
+WIDTH = int("sixty-four")
