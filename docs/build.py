@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from datetime import date
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import Any, get_args, get_type_hints
 
 from gnomon.impl.faults import Fault, faults, faults_of
 from gnomon.impl.loading import installed
+from gnomon.props.command import QUICK
 from gnomon.props.property import Property, properties
 from gnomon.spec.card import Card, Clause, Mistake, Proposition
 from gnomon.spec.catalogue import TOPICS, foundations, propositions
@@ -248,11 +250,12 @@ def measured_how(table: Table | None) -> str:
     """Under which conditions the table was measured."""
     if table is None:
         return f"*{NO_TABLE}*"
+    named = ", ".join(table["implementations"]) or "none"
     libraries = ", ".join(f"{name} {number}" for name, number in table["libraries"].items())
     return (
         f"*Statuses measured with gnomon {table['gnomon']} in {table['dtype']}, {table['cases']} cases per property, "
         f"seed {table['seed']}, on {table['date']}, with {libraries}. Measured: "
-        f"{', '.join(table['implementations'])}. No other implementation and no other dtype.*"
+        f"{named}. No other implementation and no other dtype.*"
     )
 
 
@@ -274,41 +277,44 @@ def matrix(table: Table | None) -> Iterator[str]:
         + " | ".join(table["implementations"][n].get(c.number, "not-run") for n in names) + " |"
         for p in propositions() for c in p.clauses
     ]  # fmt: skip
-    yield "\n".join([f"| clause | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|", *rows])
+    if names:
+        yield "\n".join([f"| clause | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|", *rows])
     for name, reason in table["not run"].items():
         yield f"`{name}` could not be run: {plain(reason)}"
 
 
 def measure(names: list[str]) -> None:
     """Check each implementation and write what came of it; rows measured under other conditions go."""
+    now = conditions()
+    table = read_table()
+    if table is None or any(table.get(key) != value for key, value in now.items()):
+        table = now | {"implementations": {}, "not run": {}}
     for name in names:
         print(f"checking {name}")
-        header, row, reason = checked(name)
-        table = read_table()
-        conditions = table and {k: v for k, v in table.items() if k not in ("implementations", "not run", "date")}
-        if table is None or (header and conditions != {k: v for k, v in header.items() if k != "date"}):
-            table = {**header, "implementations": {}, "not run": {}}
-        for part, value in (("implementations", row), ("not run", reason)):
+        found, reason = checked(name)
+        for part, value in (("implementations", found), ("not run", reason)):
             table[part].pop(name, None)
             table[part] |= {name: value} if value else {}
-        if header:
-            TABLE.write_text(json.dumps(table | header, indent=1) + "\n", encoding="utf-8")
+        written = table | {"date": date.today().isoformat()}
+        TABLE.write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
 
 
-def checked(name: str) -> tuple[Table, Mapping[str, str], str]:
-    """Conditions and statuses of one run, or in one sentence why there was none."""
+def conditions() -> Table:
+    """Under which a table is measured; one that was measured under others is begun anew."""
+    return {"gnomon": version("gnomon"), "dtype": DTYPE, "cases": QUICK, "seed": 0, "libraries": libraries()}
+
+
+def checked(name: str) -> tuple[Mapping[str, str], str]:
+    """The status of each clause, or in one sentence why there is none."""
     with TemporaryDirectory() as folder:
         out = Path(folder) / "run.jsonl"
         options = ["check", name, "--quick", "--dtype", DTYPE, "--json", str(out)]
-        command = [sys.executable, "-c", _COMMAND, *options]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if not out.exists():
-            said = (done.stdout + done.stderr).strip().splitlines() or ["it said nothing"]
-            return {}, {}, said[0]
-        lines = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
-    run, summary = lines[0], lines[-1]
-    header = {key: run[key] for key in ("gnomon", "cases", "seed", "date")}
-    return header | {"dtype": DTYPE, "libraries": libraries()}, summary["clauses"], ""
+        done = subprocess.run([sys.executable, "-c", _COMMAND, *options], capture_output=True, text=True, check=False)
+        if out.exists():
+            summary = json.loads(out.read_text(encoding="utf-8").splitlines()[-1])
+            return summary["clauses"], ""
+    said = (done.stdout + done.stderr).strip().splitlines() or ["it said nothing"]
+    return {}, said[0]
 
 
 def libraries() -> dict[str, str]:

@@ -139,9 +139,7 @@ class NumpyReference:
 
     def cap(self, scores: Array, softcap: float | None) -> Array:
         """c·tanh(s/c)."""
-        return (
-            scores if softcap is None else np.tanh(scores / scores.dtype.type(softcap)) * scores.dtype.type(softcap)
-        )
+        return scores if softcap is None else np.tanh(scores / scores.dtype.type(softcap)) * scores.dtype.type(softcap)
 
     def masked(self, scores: Array, mask: Array | None, causal: bool, window: int | None) -> Array:
         """The scores with every mask applied, each removing what it forbids."""

@@ -81,9 +81,12 @@ def examine(prop: Property, subject: Subject, budget: Budget) -> Verdict:
     try:
         for operation in prop.needs:
             subject.require(operation)
-        search(hunt, budget)
     except Declined as reason:
         return _verdict(hunt, Status.UNSUPPORTED, started, message=str(reason))
+    except ImplementationFailed as broken:
+        return _verdict(hunt, Status.ERROR, started, message=str(broken))
+    try:
+        search(hunt, budget)
     except Violation as violation:
         return _failed(hunt, Status.VIOLATED, started, violation.comparison)
     except ImplementationFailed as failure:

@@ -94,7 +94,7 @@ class ControlItem(pytest.Item):
 
     def runtest(self) -> None:
         """Record every alarm, each of which is false."""
-        budget = Budget(cases=self.config.getoption("--cases") // 4, shrink=True, sensitivity=False)
+        budget = Budget(cases=max(1, self.config.getoption("--cases") // 8), shrink=True, sensitivity=False)
         false = [v.message for v in alarms(self.control, self.dtype, budget)]
         record = {"control": self.control.number, "dtype": self.dtype, "alarms": false}
         self.user_properties.append(("gnomon-control", record))

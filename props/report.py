@@ -61,11 +61,16 @@ def _failures(verdicts: list[Verdict]) -> dict[str, int]:
     counts: dict[str, int] = Counter()
     for found in by_clause(verdicts).values():
         for verdict in found:
-            if verdict.status not in _FAILURES:
+            if verdict.status not in _FAILURES or _unjudged(verdict):
                 continue
             code = _indented(verdict.snippet) if verdict.status is Status.VIOLATED else ""
             counts[verdict.message + code] += 1
     return counts
+
+
+def _unjudged(verdict: Verdict) -> bool:
+    """Whether an operation was broken before any case was tried, or the process was lost."""
+    return verdict.status is Status.ERROR and not verdict.replay
 
 
 def _indented(snippet: str) -> str:
@@ -74,13 +79,16 @@ def _indented(snippet: str) -> str:
 
 def _print_undecided(verdicts: list[Verdict], found: dict[str, Status]) -> None:
     """Why clauses were not decided, once for all that share a reason."""
-    shared: dict[tuple[Status, str], dict[str, None]] = defaultdict(dict)
+    shared: dict[tuple[Status, str], dict[str, dict[str, None]]] = defaultdict(lambda: defaultdict(dict))
     for number, own in by_clause(verdicts).items():
         for verdict in own:
-            if verdict.status in (Status.UNSUPPORTED, Status.INSENSITIVE) and found.get(number) is verdict.status:
-                shared[verdict.status, verdict.message][number] = None
+            quiet = verdict.status in (Status.UNSUPPORTED, Status.INSENSITIVE) and found.get(number) is verdict.status
+            if quiet or _unjudged(verdict):
+                shared[verdict.status, verdict.message][number][verdict.dtype] = None
+    dtypes = {v.dtype for v in verdicts}
     for (status, reason), numbers in shared.items():
-        console.print(f"[{COLOURS[status]}]{status}[/] {', '.join(numbers)}: {escape(reason)}")
+        named = [n + (f" in {', '.join(own)}" if set(own) != dtypes else "") for n, own in numbers.items()]
+        console.print(f"[{COLOURS[status]}]{status}[/] {'; '.join(named)}: {escape(reason)}")
     missing = [n for n, s in found.items() if s is Status.NOT_RUN]
     if missing:
         console.print(f"[{COLOURS[Status.NOT_RUN]}]not-run[/] {', '.join(missing)}")

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -104,6 +104,8 @@ class Subject:
         """The result of one call, checked for its kind, shape and dtype before any value is looked at."""
         given = {name: value for name, value in options.items() if value is not None and value is not False}
         self.require(operation, *given)
+        if operation == "attention":
+            self._require_groups(*arrays[:2])
         self.calls.append(Call(operation, arrays, given, path, layout))
         handed = [self.hand(a, layout) for a in arrays]
         return self.invoke(operation, handed, {n: self.hand_option(n, v) for n, v in given.items()}, shape, path)
@@ -131,6 +133,12 @@ class Subject:
         flipped = name == "mask" and value.dtype == bool and self.conventions.polarity == "block"
         return self.hand(~value if flipped else value)
 
+    def _require_groups(self, query: Floats, key: Floats) -> None:
+        """Decline where key-value heads are shared and its attention raises whenever they are."""
+        refusal = "" if query.shape[-3] == key.shape[-3] else _refuses_groups(self.implementation, self.dtype)
+        if refusal:
+            raise Declined(f"its attention takes no fewer key-value heads than query heads: {refusal}")
+
     def _arranged(self, array: Any, layout: str) -> Any:
         if self.framework.arrange is None:
             raise Declined(f"{self.framework.name} arrays have no memory layout to vary")
@@ -151,6 +159,18 @@ class Subject:
         if dtype != self.dtype:
             raise ImplementationFailed(f"{operation} returned {dtype} for {self.dtype} arguments: {_WIDENED}")
         return array
+
+
+@cache
+def _refuses_groups(implementation: Implementation, dtype: str) -> str:
+    """What attention says when four query heads share two of keys and values; nothing if it takes them."""
+    subject = Subject(implementation, dtype)
+    query, shared = subject.hand(np.ones((1, 4, 2, 2))), subject.hand(np.ones((1, 2, 2, 2)))
+    try:
+        _guarded("attention", implementation.operations["attention"], [query, shared, shared], {})
+    except (Declined, ImplementationFailed) as reason:
+        return str(reason)
+    return ""
 
 
 _WIDENED = "convert the result, or find what widened it (np.sqrt of an integer is float64; math.sqrt is not)"

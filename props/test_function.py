@@ -102,7 +102,7 @@ def calls(subject: Subject) -> Strategy:
     """Cases of every operation that the subject offers."""
     offered: list[Strategy] = []
     if subject.offers("attention"):
-        offered.append(_attention_cases(subject))
+        offered += 3 * [_attention_cases(subject)]  # it has the most ways to go wrong
     if subject.offers("multi_head_attention"):
         offered.append(multi_head_cases(causal=False) if not subject.offers(*_CAUSAL) else multi_head_cases())
     if subject.offers("linear"):

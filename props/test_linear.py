@@ -71,7 +71,7 @@ def not_affine(subject: Subject, case: FeedForwardCase) -> Comparisons:
     yield close("departure from an affine map", departure, np.maximum(departure, np.where(bent, blur, 0)), certain)
 
 
-@checks(spec.FEATURE_AXIS, linear_cases(), needs=("linear",))
+@checks(spec.FEATURE_AXIS, linear_cases(), needs=("linear",), mistakes=())
 def feature_axis(subject: Subject, case: LinearCase) -> Comparisons:
     """Every position gets the same map of its own features."""
     form = subject.precision.storage

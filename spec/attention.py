@@ -42,9 +42,7 @@ def attention(
     return E.store(E.weigh(scores, value, allowed), "out")
 
 
-def attention_weights(
-    E: Evaluator, query: Any, key: Any, *, allowed: Mask | None = None, **scoring: Any
-) -> Quantity:
+def attention_weights(E: Evaluator, query: Any, key: Any, *, allowed: Mask | None = None, **scoring: Any) -> Quantity:
     """The weights `[..., heads, queries, keys]`, which is what attention gives for identity values."""
     scores = attention_scores(E, query, key, **scoring)
     return E.store(E.store(E.softmax(scores, allowed), "probs"), "out")
@@ -65,7 +63,7 @@ def attention_scores(
     scores = E.scores(query, key, inverse_root(query.shape[-1]) if scale is None else scale)
     if softcap is not None:
         cap = E.constant(exactly(softcap))
-        scores = E.store(E.tanh(scores / cap) * cap, "capped")
+        scores = E.store(E.store(E.tanh(E.store(scores / cap, "capped")), "capped") * cap, "capped")
     return scores if bias is None else E.store(scores + E.number(bias), "biased")
 
 
@@ -240,8 +238,8 @@ WEAK_EVIDENCE = Clause(
     proposition=ATTENTION,
     number="V.1.7",
     slug="weak-evidence",
-    statement="Different weights give the same output where the values have a null space, and the most attended "
-    "key can be removed without effect when the others share its value.",
+    statement="Weights that differ along a direction which sums to zero and which the values map to zero give the "
+    "same output, and the most attended key can be removed without effect when the others average to its value.",
     formula=r"V^\top n = 0,\ \mathbf 1^\top n = 0 \Rightarrow (p+\varepsilon n)^\top V = p^\top V",
     kind=Kind.BOUND,
     proven=True,

@@ -14,7 +14,7 @@ import numpy as np
 
 from gnomon.spec.constants import Constant
 from gnomon.spec.evaluators import Evaluator, Float64, Floats, Mask
-from gnomon.spec.precision import FLOAT64, Format, Precision
+from gnomon.spec.precision import ABSOLUTE_SIGMOID, FLOAT64, Format, Precision
 
 _NO_INFORMATION = 1e90  # an error this large says nothing, yet is no licence for NaN as infinity is
 _EXP_RANGE = 700.0  # e^700 is still finite in float64
@@ -193,8 +193,10 @@ class Bounds(Evaluator):
         slope = np.minimum(value * rest * np.exp(np.minimum(a.error, _EXP_RANGE)), 0.25)
         near = _bounded(slope * a.error, 1.0)
         argument = 2 * np.minimum(np.abs(a.value), _EXP_RANGE) * rest
-        own = (self.precision.library + 3 + argument) * self._unit
-        return a.like(value, near + own * (value + near) + self.precision.arithmetic.underflow)
+        own = (self.precision.library + 3 + argument) * self._unit * (value + near)
+        if ABSOLUTE_SIGMOID in self.precision.sites:
+            own = np.maximum(own, self.precision.erf * self._unit)
+        return a.like(value, near + own + self.precision.arithmetic.underflow)
 
     def rectify(self, a: Tracked) -> Tracked:
         """The larger of a and zero: exact, of slope at most one, and flat below zero."""

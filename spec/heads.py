@@ -127,7 +127,7 @@ ONE_BUDGET = Clause(
     slug="one-budget",
     statement="The same parameters serve any number of heads that divides the width, and a number that does not is "
     "an error.",
-    formula=r"h \mid d:\ |\theta| = 4d^2 \text{ for every } h;\qquad h\nmid d:\ \text{error}",
+    formula=r"h \mid d:\ |\theta| = 4d^2\ (+4d) \text{ for every } h_{kv}=h;\qquad h\nmid d:\ \text{error}",
     kind=Kind.EXACT,
     level=(Level.COUNT, Level.OP),
     mistakes=(WIDTH_ROUNDED_DOWN,),
@@ -142,7 +142,8 @@ HEAD_PERMUTATION = Clause(
     proposition=HEADS,
     number="V.3.4",
     slug="head-permutation",
-    statement="Permuting the heads everywhere they appear changes nothing.",
+    statement="Permuting the heads everywhere they appear, biases included and groups as a whole where key-value "
+    "heads are shared, changes nothing.",
     formula=r"\mathrm{MHA}(X;\,PW_Q,PW_K,PW_V,W_OP^\top) = \mathrm{MHA}(X;\,W_Q,W_K,W_V,W_O)",
     kind=Kind.BOUND,
     proven=True,
@@ -202,7 +203,8 @@ CHANGE_OF_BASIS = Clause(
     number="V.3.7",
     slug="change-of-basis",
     statement="Only the products of query with key weights and of value with output weights matter: an invertible "
-    "change of basis inside a head changes nothing, and each product has at most the head's width as rank.",
+    "change of basis inside a head, without rotary, changes nothing, and each product has at most the head's width "
+    "as rank.",
     formula=r"(AW_Q)^\top A^{-\top}W_K = W_Q^\top W_K,\qquad W_OB^{-1}\,BW_V = W_OW_V",
     kind=Kind.BOUND,
     proven=True,

@@ -103,8 +103,7 @@ COLLAPSE = Clause(
     proposition=LINEAR,
     number="II.1.2",
     slug="collapse",
-    statement="A stack of linear layers equals the one layer with the product of the weights and the "
-    "accumulated bias.",
+    statement="A stack of linear layers equals the one layer with the product of the weights and the accumulated bias.",
     formula=r"W_n(\cdots(W_1x+b_1)\cdots)+b_n = (W_n\cdots W_1)x + \sum_i W_n\cdots W_{i+1}b_i",
     kind=Kind.BOUND,
     proven=True,

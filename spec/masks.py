@@ -168,7 +168,8 @@ SEES_ITSELF = Clause(
     proposition=MASKS,
     number="V.4.5",
     slug="sees-itself",
-    statement="Under a causal mask each position sees itself, and the first sees only itself.",
+    statement="Under a causal mask over as many keys as queries each position sees itself, and the first sees only "
+    "itself.",
     formula=r"p_{ii} > 0,\qquad o_1 = v_1",
     kind=Kind.BOUND,
     level=OP_AND_MODEL,
@@ -194,8 +195,8 @@ DECODES_AS_PREFILL = Clause(
     proposition=MASKS,
     number="V.4.6",
     slug="decodes-as-prefill",
-    statement="Queries taken one at a time or in chunks, each against the keys up to it, give what the whole pass "
-    "gives, also within a window.",
+    statement="Queries taken one at a time or in chunks, each against the keys up to it and masked from the bottom-right "
+    "corner, give what the whole pass gives, also within a window.",
     formula=r"A(q_{a:b},K_{:b},V_{:b}) = A(Q,K,V)_{a:b}",
     kind=Kind.BOUND,
     level=OP_AND_MODEL,

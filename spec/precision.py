@@ -42,6 +42,9 @@ FORMATS: Mapping[str, Format] = MappingProxyType({f.name: f for f in (FLOAT64, F
 # by every fused kernel; the others only where the steps are written out one by one.
 FUSED = frozenset({"probs", "out"})
 EAGER = FUSED | {"prescale", "dot", "scores", "capped", "biased", "prebias", "hidden", "constant"}
+# Not a place that rounds but a way to compute, in any format: a sigmoid of absolute instead of relative accuracy,
+# as from (1 + tanh(x/2))/2, which has no correct digit far below zero.
+ABSOLUTE_SIGMOID = "absolute sigmoid"
 EVERYWHERE = EAGER | {"shifted", "exps", "expsum"}
 
 
@@ -51,8 +54,8 @@ class Precision:
 
     storage: the format of arguments and results. arithmetic: the format in which sums are accumulated and
     functions evaluated. sites: the intermediates that may be rounded to storage. library: error of exp and
-    1/x in units of the arithmetic's roundoff, relative (4 is two ulp); erf: the same for erf and tanh,
-    absolute. block: the fewest keys after which an online softmax may rescale.
+    1/x, relative, and of tanh, absolute, in units of the arithmetic's roundoff (4 is two ulp); erf: that of
+    erf, absolute. block: the fewest keys after which an online softmax may rescale.
     """
 
     storage: Format

@@ -75,7 +75,7 @@ UNIT_VARIANCE = Clause(
     proposition=SCALE,
     number="V.2.2",
     slug="unit-variance",
-    statement="For independent entries of unit variance the raw logit has variance dₖ and the scaled one has 1, at "
+    statement="For independent entries of mean 0 and variance 1 the raw logit has variance dₖ and the scaled one has 1, at "
     "every head width.",
     formula=r"\mathrm{Var}\Big(\sum_{c=1}^{d_k} q_c k_c\Big) = d_k",
     kind=Kind.STAT,
@@ -116,7 +116,8 @@ SATURATION = Clause(
     statement="In saturation the weights stop answering to queries and keys: a change of the logits by at most ε moves "
     "them by at most 2(e^{2ε}−1)(1−max p) in sum, sample by sample. On average over random entries the "
     "Jacobian vanishes with the width only from about 16 on.",
-    formula=r"\|\mathrm{diag}(p)-pp^\top\|_F \le 1-\sum_j p_j^2 \le 2(1-\max_j p_j)",
+    formula=r"\|\mathrm{diag}(p)-pp^\top\|_F \le 1-\sum_j p_j^2 \le 2(1-\max_j p_j),\quad "
+    r"\|\delta s\|_\infty\le\varepsilon \Rightarrow \|\delta p\|_1 \le 2(e^{2\varepsilon}-1)(1-\max_j p_j)",
     kind=Kind.BOUND,
     proven=True,
     rests_on=(EQUATION,),

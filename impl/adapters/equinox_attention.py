@@ -67,9 +67,7 @@ attention = jax.jit(unjitted)
 
 
 @partial(jax.jit, static_argnames=("heads",))
-def multi_head_attention(
-    x: Array, parameters: Mapping[str, Array], *, heads: int, mask: Array | None = None
-) -> Array:
+def multi_head_attention(x: Array, parameters: Mapping[str, Array], *, heads: int, mask: Array | None = None) -> Array:
     """The output of a layer with these weights."""
     if parameters["key_weight"].shape[0] != parameters["query_weight"].shape[0]:
         raise NotImplementedError("equinox.nn.MultiheadAttention shares no key heads")

@@ -46,9 +46,7 @@ class Operators:
 
     def __init__(self, load: Callable[[ModelProto], Evaluate]) -> None:
         @cache
-        def loaded(
-            name: str, dtypes: tuple[str, ...], opset: int, attributes: tuple[tuple[str, Any], ...]
-        ) -> Evaluate:
+        def loaded(name: str, dtypes: tuple[str, ...], opset: int, attributes: tuple[tuple[str, Any], ...]) -> Evaluate:
             return load(model(name, dtypes, opset, dict(attributes)))
 
         self._loaded = loaded

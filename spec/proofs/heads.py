@@ -94,9 +94,7 @@ def shared_keys_written_out(multi_head_attention: Equation = multi_head_attentio
     """The sum over heads also holds where query heads share keys and values."""
     x, p = written_out(2, 1, 1)
     both = multi_head_attention(S, x, p, heads=2, kv_heads=1)
-    alone = [
-        {**p, "query_weight": p["query_weight"][[i]], "output_weight": p["output_weight"][:, [i]]} for i in (0, 1)
-    ]
+    alone = [{**p, "query_weight": p["query_weight"][[i]], "output_weight": p["output_weight"][:, [i]]} for i in (0, 1)]
     return zero(both - sum(multi_head_attention(S, x, own, heads=1) for own in alone))
 
 
@@ -110,9 +108,7 @@ def any_order_of_heads(multi_head_attention: Equation = multi_head_attention) ->
     """Heads permuted in all four weights and in the biases give the same output."""
     pi = Function("pi", integer=True)
     moved = parameters(lambda r: pi(floor(r / head_width)) * head_width + Mod(r, head_width))
-    plain, permuted = (
-        divided(multi_head_attention(E, X, p, **scaled)[at], heads, head_width) for p in (PLAIN, moved)
-    )
+    plain, permuted = (divided(multi_head_attention(E, X, p, **scaled)[at], heads, head_width) for p in (PLAIN, moved))
     return zero(reordered(permuted, pi, heads) - plain)
 
 
