@@ -79,10 +79,10 @@ def load(name: str) -> Implementation:
     points = installed()
     if name in points:
         return described(name, _guarded(name, points[name].load), points[name].value)
-    if name.endswith(".py") or "/" in name:
-        return described(name, _from_file(Path(name)), f"runpy:{name}")
     module, _, attribute = name.partition(":")
-    return described(name, _from_module(name, module, attribute), name)
+    if module.endswith(".py") or "/" in module:
+        return described(name, _attribute(_from_file(Path(module)), module, attribute), f"runpy:{name}")
+    return described(name, _attribute(_from_module(name, module), module, attribute), name)
 
 
 def described(name: str, thing: Any, home: str) -> Implementation:
@@ -128,12 +128,17 @@ def _from_file(path: Path) -> ModuleType:
     return module
 
 
-def _from_module(name: str, module: str, attribute: str) -> Any:
+def _from_module(name: str, module: str) -> ModuleType:
     if "" not in sys.path:
         sys.path.insert(0, "")  # a module in the folder where the command was typed
     if not _exists(module):
         raise CannotLoad(_unknown(name, module))
-    found = _guarded(name, lambda: importlib.import_module(module))
+    found: ModuleType = _guarded(name, lambda: importlib.import_module(module))
+    return found
+
+
+def _attribute(found: Any, module: str, attribute: str) -> Any:
+    """What stands after the colon, a part of a part allowed; nothing there means the module itself."""
     for part in attribute.split(".") if attribute else ():
         if not hasattr(found, part):
             raise CannotLoad(f"the module {module} has no {attribute}: check the name after the colon")

@@ -4,7 +4,7 @@ A case is a small frozen record that prints as one line and is read back from it
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -53,6 +53,10 @@ class Case:
             return cls(**{name: _field(getattr(cls(), name), value) for name, _, value in pairs})
         except (ValueError, KeyError) as error:
             raise MalformedCase(f"cannot read {','.join(parts)!r}: {error}") from error
+
+    def plain(self) -> Self:
+        """The case without what many implementations decline, to be asked where it was declined."""
+        return self
 
     @property
     def rng(self) -> Rng:
@@ -155,6 +159,10 @@ class AttentionCase(Case):
             filled(self, rng, form, self.batch, self.kv_heads, self.keys, self.value_width),
         )
 
+    def plain(self) -> Self:
+        """The case with a key-value head for every query head and one width for all."""
+        return replace(self, kv_heads=self.heads, width=self.keys, value_width=self.keys)
+
     def permitted(self, *leading: int) -> Mask:
         """A random boolean mask `[*leading, queries, keys]` that leaves each query at least one key."""
         rng = np.random.default_rng((self.seed, 1))
@@ -200,7 +208,7 @@ def attention_cases(**given: Any) -> Strategy:
 
 def square(case: AttentionCase) -> AttentionCase:
     """The case with as many keys as queries."""
-    return AttentionCase(**{**{f.name: getattr(case, f.name) for f in fields(case)}, "keys": case.queries})
+    return replace(case, keys=case.queries)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

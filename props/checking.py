@@ -77,10 +77,11 @@ def _concluded(
 ) -> Exit:
     """Print, write and give the exit code of a finished run."""
     found = statuses(verdicts, asked)
-    complaints = [*recorder.trouble, *stale(excused, verdicts)]
+    complaints = [*recorder.complaints, *stale(excused, verdicts)]
+    complaints += [f"gnomon itself failed: {recorder.broke_off}"] if recorder.broke_off else []
     complaints += required.unmet(found) if required is not None else []
     print_run(name, verdicts, found, complaints, seed)
-    code = exit_code(verdicts, found)
+    code = Exit.SUITE_FAILED if recorder.broke_off else exit_code(verdicts, found)
     if complaints and code is Exit.CONFORMS:
         code = Exit.VIOLATED
     if jsonl is not None:

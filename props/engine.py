@@ -15,6 +15,7 @@ from gnomon.props.outcome import Declined, ImplementationFailed, Status, Verdict
 from gnomon.props.property import Property
 from gnomon.props.snippets import failure_text, replay_line, snippet
 from gnomon.props.subject import Subject
+from gnomon.spec.card import Mistake
 
 _KEPT_CASES = 200  # enough to tell the faults apart; more would only hold memory
 _COMPILED_SHARE = 0.25  # of the cases, where each new shape costs a tenth of a second to compile
@@ -45,12 +46,14 @@ class Hunt:
 
     def try_case(self, case: Any) -> None:
         """Judge one case; a violation or a failure is raised, what is not offered is counted."""
-        self.last = case
-        self.subject.calls.clear()
         try:
-            margin = judge(self.prop, self.subject, case)
+            margin = self._judged(case)
         except Declined as reason:
-            self.declined[str(reason)] = self.declined.get(str(reason), 0) + 1
+            plain = case.plain() if self.prop.plain else case
+            if plain != case:
+                self.try_case(plain)
+            else:
+                self.declined[str(reason)] = self.declined.get(str(reason), 0) + 1
             return
         if margin is None:
             return
@@ -59,6 +62,11 @@ class Hunt:
         self.cases += 1
         if len(self.judged) < _KEPT_CASES:
             self.judged.append(case)
+
+    def _judged(self, case: Any) -> float | None:
+        self.last = case
+        self.subject.calls.clear()
+        return judge(self.prop, self.subject, case)
 
 
 def judge(prop: Property, subject: Subject, case: Any) -> float | None:
@@ -180,7 +188,12 @@ def _held(hunt: Hunt, budget: Budget, started: float) -> Verdict:
 def _expected_faults(hunt: Hunt) -> list[Fault]:
     """The faults that the property has to reject in this dtype."""
     own = [f for f in faults_of(hunt.prop.clause) if f.mistake in hunt.prop.mistakes]
-    return [f for f in own if hunt.subject.dtype not in f.mistake.unseen]
+    return [f for f in own if hunt.subject.dtype not in f.mistake.unseen and _possible(f.mistake, hunt.subject)]
+
+
+def _possible(mistake: Mistake, subject: Subject) -> bool:
+    """Whether the subject has the keywords without which the mistake cannot be made."""
+    return not mistake.needs or subject.offers("attention", *mistake.needs)
 
 
 def _tells(hunt: Hunt, fault: Fault) -> bool:

@@ -120,13 +120,24 @@ def multi_head(
     """What multi-head attention is due."""
     time = np.zeros((x.shape[0], heads, x.shape[1], 1))
     permitted, bias = permission(subject, time, time, **masking)
-    return expected(
+    result = expected(
         heads_spec.multi_head_attention(
             bounds(subject), x, parameters, heads=heads, kv_heads=kv_heads, allowed=permitted, bias=bias,
             scale=declared_scale(subject.conventions.scale, parameters["query_weight"].shape[0] // heads),
             mapping=subject.conventions.head_mapping,
         )
     )  # fmt: skip
+    if permitted is None or permitted.any(-1).all():
+        return result
+    return _with_empty_positions(subject, result, ~permitted.any(-1).all(-2)[..., None])
+
+
+def _with_empty_positions(subject: Subject, usual: Expected, empty: Mask) -> Expected:
+    """The projected output where a position may attend to nothing: of zeros, NaN, or left open."""
+    policy = convention(subject, "empty_row")
+    if policy == "nan":
+        return Expected(np.where(empty, np.nan, usual.value), np.where(empty, 0.0, usual.allowed))
+    return usual if policy == "zeros" else Expected(usual.value, np.where(empty, np.inf, usual.allowed))
 
 
 def linear(subject: Subject, x: Floats, weight: Floats, bias: Floats | None = None) -> Expected:

@@ -36,7 +36,8 @@ def weights(subject: Subject, query: Floats, key: Floats, **options: Any) -> Flo
 
 
 def _ones(queries: int, keys: int) -> tuple[Floats, Floats]:
-    return np.ones((1, 1, queries, 2)), np.ones((1, 1, keys, 2))
+    """Queries and keys that are all alike, as wide as there are keys so that identity values have their width."""
+    return np.ones((1, 1, queries, keys)), np.ones((1, 1, keys, keys))
 
 
 def alignment(subject: Subject) -> str:
@@ -49,13 +50,13 @@ def empty_row(subject: Subject) -> str:
     """What a query returns that may attend to neither of two values."""
     query, key = _ones(2, 2)
     mask = np.array([[False, False], [True, True]])
-    row = subject.attention(query, key, np.array([[[[1.0], [3.0]]]]), mask=mask)[0, 0, 0, 0]
+    row = subject.attention(query, key, np.array([[[[1.0, 1.0], [3.0, 3.0]]]]), mask=mask)[0, 0, 0, 0]
     return "nan" if np.isnan(row) else {0.0: "zeros", 2.0: "mean"}.get(float(row), OTHER)
 
 
 def _behind_the_mask(subject: Subject, where: str) -> str:
     query, key = _ones(1, 2)
-    value = np.array([[[[1.0], [3.0]]]])
+    value = np.array([[[[1.0, 1.0], [3.0, 3.0]]]])
     (key if where == "key" else value)[..., 1, :] = np.nan
     out = subject.attention(query, key, value, mask=np.array([[True, False]]))
     return "leaks" if np.isnan(out).any() else "blocked" if out[0, 0, 0, 0] == 1 else OTHER
@@ -95,10 +96,10 @@ def head_mapping(subject: Subject) -> str:
 
 
 def log_ratio(subject: Subject, width: int) -> float:
-    """The scale, measured as the log-ratio of the weights of two keys whose products differ by two root widths."""
-    query, key = np.zeros((1, 1, 1, width)), np.zeros((1, 1, 2, width))
+    """The scale, measured as half the log-ratio of the weights of two keys whose products differ by two."""
+    query, key = np.zeros((1, 1, 1, width)), np.zeros((1, 1, width, width))
     query[..., 0], key[0, 0, 1, 0] = 2.0, 1.0
-    low, high = weights(subject, query, key)[0, 0, 0]
+    low, high = weights(subject, query, key)[0, 0, 0, :2]
     with np.errstate(all="ignore"):
         return float(np.log(high / low) / 2.0)
 

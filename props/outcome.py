@@ -2,6 +2,7 @@
 
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from math import inf, isfinite
 from typing import Any
 
 
@@ -55,14 +56,16 @@ class Verdict:
     seconds: float = 0.0
 
     def record(self) -> dict[str, Any]:
-        """The verdict as plain JSON."""
-        return {**asdict(self), "status": str(self.status), "undetected": list(self.undetected)}
+        """The verdict as plain JSON, which has no infinity: an exact miss has no margin."""
+        margin = self.margin if isfinite(self.margin) else None
+        return {**asdict(self), "status": str(self.status), "undetected": list(self.undetected), "margin": margin}
 
 
 def read(record: dict[str, Any]) -> Verdict:
     """The verdict that a record came from."""
-    fields = {**record, "status": Status(record["status"]), "undetected": tuple(record["undetected"])}
-    return Verdict(**fields)
+    margin = inf if record["margin"] is None else record["margin"]
+    fields = {"status": Status(record["status"]), "undetected": tuple(record["undetected"]), "margin": margin}
+    return Verdict(**{**record, **fields})
 
 
 class Declined(Exception):

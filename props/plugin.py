@@ -41,10 +41,12 @@ def _hidden(text: str) -> str:
     return f"{text} (set by the gnomon command)"
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Keep the noise of implementations off the terminal where the command reports."""
-    if config.getoption("--gnomon-quiet") and hasattr(config, "workerinput"):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> Iterator[None]:
+    """What implementations print in a worker of the command goes nowhere, from before pytest captures anything."""
+    if early_config.known_args_namespace.gnomon_quiet and "PYTEST_XDIST_WORKER" in os.environ:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    return (yield)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -20,7 +20,8 @@ class Property:
     """One way to hold an implementation to a clause.
 
     cases: the strategy of its cases for a subject. needs: the operations without which it is unsupported.
-    mistakes: those of the clause that this property has to reject. share: its part of the budget of cases.
+    mistakes: those of the clause that this property has to reject. share: its part of the budget of cases. plain:
+    whether a declined case may be asked again without shared heads and differing widths.
     """
 
     clause: Clause
@@ -30,6 +31,7 @@ class Property:
     needs: tuple[str, ...]
     mistakes: tuple[Mistake, ...]
     share: float
+    plain: bool
 
     @property
     def id(self) -> str:
@@ -49,13 +51,14 @@ def checks(
     needs: tuple[str, ...] = ("attention",),
     mistakes: tuple[Mistake, ...] | None = None,
     share: float = 1.0,
+    plain: bool = True,
 ) -> Callable[[Check], Property]:
     """Make a function from a subject and a case to comparisons the property of a clause."""
 
     def register(check: Check) -> Property:
         drawn = cases if callable(cases) else lambda _: cases
         own = clause.mistakes if mistakes is None else mistakes
-        found = Property(clause, check.__name__, drawn, check, needs, own, share)
+        found = Property(clause, check.__name__, drawn, check, needs, own, share, plain)
         _properties.append(found)
         return found
 

@@ -1,9 +1,11 @@
 """One run of pytest on behalf of the command, shielded from the caller's own pytest, with our reporter."""
 
+import io
 import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,8 +31,26 @@ class Recorder:
     seen: Seen
     verdicts: list[Verdict] = field(default_factory=list)
     trouble: list[str] = field(default_factory=list)
+    broken: str = ""
     planned: tuple[str, ...] = ()
     started: dict[str, float] = field(default_factory=dict)
+    broke_off: str = ""  # what pytest said if it gave up, which is our fault
+
+    @property
+    def complaints(self) -> list[str]:
+        """What went wrong beside the verdicts, as sentences."""
+        broken = [f"the run broke off, which is a fault of gnomon:\n{self.broken}"] if self.broken else []
+        return [*self.trouble, *broken]
+
+    def pytest_plugin_registered(self, plugin_name: str, manager: Any) -> None:
+        """Report in place of pytest, in this process alone: in a worker pytest-timeout needs its terminal."""
+        if plugin_name == "terminalreporter":
+            manager.unregister(name=plugin_name)
+
+    def pytest_internalerror(self, excrepr: Any) -> bool:
+        """A run that breaks off is our fault."""
+        self.broken = str(excrepr)
+        return True
 
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
         """Every worker plans the same items."""
@@ -76,7 +96,7 @@ def run(
     """Run pytest on the target and return the verdicts in the order in which they came."""
     import pytest
 
-    arguments = [*target, "-c", str(INI), "-p", "no:terminal", "-p", "no:cacheprovider", f"--rootdir={INI.parent}"]
+    arguments = [*target, "-c", str(INI), "-p", "no:cacheprovider", f"--rootdir={INI.parent}"]
     arguments += [a for plugin in _PLUGINS for a in ("-p", plugin)]
     arguments += [f"--numprocesses={workers}", "--max-worker-restart=1000", "--dist=worksteal"]
     arguments += [f"--timeout={timeout:g}", "--timeout-method=thread", "--gnomon-quiet"]
@@ -84,7 +104,11 @@ def run(
         arguments += [f"{name}={v}" for v in value] if isinstance(value, tuple) else [f"{name}={value}"]
     shield = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "", **ONE_THREAD}
     os.environ.update(shield)
-    pytest.main(arguments, plugins=[recorder])
+    said = io.StringIO()
+    with redirect_stdout(said):
+        code = pytest.main(arguments, plugins=[recorder])
+    if code in (pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR):
+        recorder.broke_off = said.getvalue().strip() or "pytest gave up without a word"
     return recorder.verdicts
 
 

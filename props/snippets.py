@@ -90,13 +90,14 @@ def _imports(subject: Subject, call: Call) -> list[str]:
 
 
 def _home(home: str, operation: str) -> list[str]:
-    if home.startswith("runpy:"):
-        return ["import runpy", f"{operation} = runpy.run_path({home.removeprefix('runpy:')!r})[{operation!r}]"]
-    module, _, attribute = home.partition(":")
-    if not attribute:
-        return [f"from {module} import {operation}"]
-    first = attribute.split(".")[0]
-    return [f"from {module} import {first}", f"{operation} = {attribute}.{operation}"]
+    path = home.removeprefix("runpy:")
+    module, _, attribute = path.partition(":")
+    first, *rest = [*attribute.split("."), operation] if attribute else [operation]
+    if path != home:
+        lines = ["import runpy", f"{first} = runpy.run_path({module!r})[{first!r}]"]
+    else:
+        lines = [f"from {module} import {first}"]
+    return [*lines, f"{operation} = {'.'.join([first, *rest])}"] if rest else lines
 
 
 def _named(subject: Subject, call: Call) -> list[tuple[str, Any]]:

@@ -64,6 +64,12 @@ class Subject:
             return False
         return set(options) <= self.implementation.keywords(operation)
 
+    @property
+    def masks(self) -> tuple[str, ...]:
+        """The forms in which its attention takes a mask."""
+        given = ("boolean", "additive") if self.offers("attention", "mask") else ()
+        return ("none", *given, *(("causal",) if self.offers("attention", "causal") else ()))
+
     def paths(self, operation: str) -> tuple[str, ...]:
         """The names of its other paths for the operation."""
         return tuple(self.implementation.paths.get(operation, ()))

@@ -121,7 +121,7 @@ def isolated(subject: Subject, case: MultiHeadCase) -> Comparisons:
 SHARED = tuple(pair for pair in HEADS if pair[0] != pair[1])
 
 
-@checks(spec.GROUPS, attention_cases(head_pairs=SHARED, keys=st.sampled_from(LENGTHS[1:])))
+@checks(spec.GROUPS, attention_cases(head_pairs=SHARED, keys=st.sampled_from(LENGTHS[1:])), plain=False)
 def groups(subject: Subject, case: AttentionCase) -> Comparisons:
     """Each query head reads the key-value head that the declared mapping gives it."""
     arrays = case.arrays(subject.precision.storage)

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from gnomon.props import expected
-from gnomon.props.cases import LENGTHS, AttentionCase, attention_cases, square
+from gnomon.props.cases import LENGTHS, AttentionCase, MultiHeadCase, attention_cases, multi_head_cases, square
 from gnomon.props.judge import Comparison, between, close
 from gnomon.props.measure import OTHER, convention, measured, polarity, weights
 from gnomon.props.property import checks
@@ -118,6 +118,22 @@ def renormalised(subject: Subject, case: AttentionCase) -> Comparisons:
     options = case.options(subject.precision.storage)
     got, (_, allowed) = weights(subject, query, key, **options), expected.weights(subject, query, key, **options)
     yield close("sum of the weights", got.sum(-1), 1.0, allowed.sum(-1))
+    yield from _sums_below_a_masked_peak(subject, case)
+
+
+def _sums_below_a_masked_peak(subject: Subject, case: AttentionCase) -> Comparisons:
+    """The sum again where a masked key would have all the weight."""
+    steep, key = np.full((case.batch, case.heads, case.queries, case.width), 64.0), _key_of_peaks(case)
+    options = case.options(subject.precision.storage)
+    got, (_, allowed) = weights(subject, steep, key, **options), expected.weights(subject, steep, key, **options)
+    yield close("sum of the weights below a masked peak", got.sum(-1), 1.0, allowed.sum(-1))
+
+
+def _key_of_peaks(case: AttentionCase) -> Floats:
+    """Keys of which the last, the one most often masked, has a score far above the rest."""
+    key = np.zeros((case.batch, case.kv_heads, case.keys, case.width))
+    key[..., -1, :] = 16.0
+    return key
 
 
 @checks(spec.SEES_ITSELF, attention_cases(masked=MASK_FORMS, regime=MODERATE, width=st.sampled_from((1, 2, 4, 8))))
@@ -164,9 +180,13 @@ def _causal_pass(
 ) -> tuple[Floats, Floats]:
     """The causal output and its bound, the window on top where there is one."""
     queries, keys = arrays[0].shape[-2], arrays[1].shape[-2]
-    options = causal_form(subject, case, queries, keys) | ({} if window is None else {"window": window})
-    if window is not None and "causal" not in options:
-        options.pop("window")  # a window is aligned like the flag, which is not in use
+    options = causal_form(subject, case, queries, keys)
+    if window is not None and "causal" in options:
+        options["window"] = window
+    elif window is not None:  # a window is aligned like the flag, which is not in use
+        extra = 0 if subject.conventions.window == "including-self" else 1
+        seen = spec.causal(queries, keys) & spec.window(queries, keys, window + extra)
+        options = masking(subject, case, seen[None, None])
     got = subject.attention(*arrays, **options)
     return got, expected.attention(subject, *arrays, **options).allowed
 
@@ -229,6 +249,26 @@ def empty_row(subject: Subject, case: AttentionCase) -> Comparisons:
     query, key, value = np.full_like(arrays[0], 8.0), np.full_like(arrays[1], -8.0), arrays[2]
     got, due = (f(query, key, value, **options) for f in (subject.attention, _due(subject)))
     yield close("output for scores far below zero", got, *due)
+
+
+@checks(
+    spec.EMPTY_ROW,
+    multi_head_cases(head_pairs=((2, 2), (3, 3), (1, 1)), causal=False, biased=True),
+    needs=("multi_head_attention",),
+    mistakes=(),
+)
+def empty_row_of_heads(subject: Subject, case: MultiHeadCase) -> Comparisons:
+    """The same through multi-head attention with biases, by every path."""
+    subject.require("multi_head_attention", "mask")
+    form = subject.precision.storage
+    x, parameters, options = case.input(form), case.parameters(form), case.options()
+    permitted = np.ones((case.time, case.time), bool)
+    permitted[case.seed % case.time] = False
+    for mask in (permitted, np.where(permitted, 0.0, -np.inf)):
+        due = expected.multi_head(subject, x, parameters, mask=mask, **options)
+        for path in (None, *subject.paths("multi_head_attention")):
+            got = subject.multi_head(x, parameters, mask=mask, path=path, **options)
+            yield close(f"output under a {mask.dtype} mask{_by(path)}", got, *due)
 
 
 def _by(path: str | None) -> str:
@@ -310,6 +350,8 @@ def combined(subject: Subject, case: AttentionCase) -> Comparisons:
         subject.require("attention", "causal")
     case = square(case)
     arrays, permitted = case.arrays(subject.precision.storage), case.permitted(case.batch, 1)
+    if case.seed % 3 == 0:
+        permitted = _key_padding(case)  # a mask that broadcasts over the queries, on which the flag then acts
     options = masking(subject, case, permitted) | joins[case.seed % len(joins)]
     got, due = subject.attention(*arrays, **options), expected.attention(subject, *arrays, **options)
     yield close("output under joined masks", got, *due)

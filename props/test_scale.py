@@ -33,7 +33,9 @@ def log_ratio(low: Floats, high: Floats, allowed_low: Floats, allowed_high: Floa
 
 @checks(
     spec.MEASURED_SCALE,
-    attention_cases(queries=1, keys=2, value_width=2, regime="ordinary", width=st.sampled_from((*WIDTHS, 128))),
+    st.sampled_from((*WIDTHS, 128)).flatmap(
+        lambda width: attention_cases(queries=1, keys=max(2, width), width=width, value_width=1, regime="ordinary")
+    ),
 )
 def measured_scale(subject: Subject, case: AttentionCase) -> Comparisons:
     """Two keys whose products with the query differ by d: the log-ratio of their weights over d is the scale."""

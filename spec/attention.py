@@ -45,7 +45,7 @@ def attention(
 def attention_weights(E: Evaluator, query: Any, key: Any, *, allowed: Mask | None = None, **scoring: Any) -> Quantity:
     """The weights `[..., heads, queries, keys]`, which is what attention gives for identity values."""
     scores = attention_scores(E, query, key, **scoring)
-    return E.store(E.store(E.softmax(scores, allowed), "probs"), "out")
+    return E.store(E.weights(scores, allowed), "out")
 
 
 def attention_scores(
@@ -94,7 +94,7 @@ ATTENTION = Proposition(
     slug="attention",
     statement="Attention is a weighted average of the values, with weights computed from content.",
     formula=r"\mathrm{Attention}(Q,K,V) = \mathrm{softmax}(QK^\top/\sqrt{d_k})\,V",
-    source="seed, equation 5, second usual mistake, laboratory 2; Vaswani et al. 2017, section 3.2.1; "
+    source="Foundations, gathered: equation 5, second usual mistake, laboratory 2; Vaswani et al. 2017, section 3.2.1; "
     "Dao et al. 2022; Elhage et al. 2021",
     rests_on=(LINEAR,),
     said="Attention means the model focuses on the important tokens.",

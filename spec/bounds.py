@@ -265,6 +265,14 @@ class Bounds(Evaluator):
         error = own + self._summing(terms) * reach + floor * (terms > 0)
         return scores.like(p, np.where(lost, np.inf, error))
 
+    def weights(self, scores: Tracked, allowed: Mask | None) -> Tracked:
+        """The weights that meet the values: a kernel that divides last has cast the masses, not their quotients."""
+        exact, form = self.softmax(scores, allowed), self.precision.storage
+        if not self.precision.rounds("probs"):
+            return exact
+        cast = np.where(exact.size > 0, form.unit * exact.size + form.underflow, 0.0)
+        return exact.like(exact.value, exact.error + cast)
+
     @_quiet
     def weigh(self, scores: Tracked, value: Tracked, allowed: Mask | None) -> Tracked:
         """The average, its score errors in centred form: Σ p·ρ·(v−o)/Σ p(1+ρ) with |ρ| the relative ones."""

@@ -45,7 +45,8 @@ class Mistake:
     """One usual way to get a clause wrong; a faulty implementation commits it and the clause rejects that.
 
     seen: public reports. bugs: their numbers in the project's list of open bugs. unseen: dtype to the reason
-    why the mistake cannot be told from rounding there.
+    why the mistake cannot be told from rounding there. needs: the keywords of attention without which nobody can
+    make it.
     """
 
     slug: str
@@ -54,6 +55,7 @@ class Mistake:
     seen: tuple[str, ...] = ()
     bugs: tuple[str, ...] = ()
     unseen: Mapping[str, str] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

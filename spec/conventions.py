@@ -28,6 +28,3 @@ class Conventions:
     empty_row: EmptyRow | None = None  # what a query that may attend to nothing returns
     masked_key: NonFinite | None = None  # whether NaN in a masked key reaches the output
     masked_value: NonFinite | None = None  # whether NaN in a masked value reaches the output
-
-
-MEASURED = ("alignment", "empty_row", "masked_key", "masked_value")

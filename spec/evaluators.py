@@ -88,7 +88,11 @@ class Evaluator(ABC):
 
     def weigh(self, scores: Quantity, value: Quantity, allowed: Mask | None) -> Quantity:
         """The average of the values under the softmax of the scores."""
-        return self.matmul(self.store(self.softmax(scores, allowed), "probs"), value)
+        return self.matmul(self.weights(scores, allowed), value)
+
+    def weights(self, scores: Quantity, allowed: Mask | None) -> Quantity:
+        """The softmax of the scores as the product with the values takes it."""
+        return self.store(self.softmax(scores, allowed), "probs")
 
 
 _erf = np.frompyfunc(math.erf, 1, 1)

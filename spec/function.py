@@ -9,7 +9,7 @@ FUNCTION = Proposition(
     slug="function",
     statement="A model is a function of the input and the parameters, and training may change only the second.",
     formula=r"\hat y = f(x;\theta)",
-    source="seed, equation 1; vocabulary: parameter",
+    source="Foundations, gathered: equation 1; vocabulary: parameter",
 )
 
 DROPOUT_LEFT_ON = Mistake(
@@ -44,6 +44,7 @@ MASK_IN_PLACE = Mistake(
     "mask-in-place",
     "the causal triangle is written into the mask that the caller owns",
     "a mask that is used again for another layer has become causal",
+    needs=("mask", "causal"),
 )
 PURE = Clause(
     proposition=FUNCTION,
@@ -65,6 +66,7 @@ MASK_OVER_WRONG_AXIS = Mistake(
     "mask-over-wrong-axis",
     "the mask of the first row of the batch is used for all",
     "rows with other padding attend to padding or lose tokens",
+    needs=("mask",),
 )
 ROWS_APART = Clause(
     proposition=FUNCTION,
@@ -104,6 +106,7 @@ FAST_PATH_READS_MASK_INVERTED = Mistake(
     "training looks right and evaluation attends to padding only",
     seen=("pytorch/pytorch#86120 (2022)",),
     bugs=("B051",),
+    needs=("mask",),
 )
 EVERY_PATH = Clause(
     proposition=FUNCTION,
@@ -125,6 +128,7 @@ TABLE_OF_LONGEST = Mistake(
     "table-of-longest",
     "the causal table is kept from the longest call, and shorter calls take the wrong corner of it",
     "a short call after a long one attends to the future",
+    needs=("causal",),
 )
 NO_MEMORY = Clause(
     proposition=FUNCTION,

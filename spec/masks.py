@@ -38,7 +38,7 @@ MASKS = Proposition(
     slug="masks",
     statement="A mask is added before the softmax, so masked weights are exactly zero rather than small.",
     formula=r"A = \mathrm{softmax}(QK^\top/\sqrt{d_k} + M),\quad M_{ij} = 0\ (j\le i),\ -\infty\ (j>i)",
-    source="seed, equation 8; Vaswani et al. 2017, section 3.2.3",
+    source="Foundations, gathered: equation 8; Vaswani et al. 2017, section 3.2.3",
     rests_on=(ATTENTION,),
 )
 
@@ -78,6 +78,7 @@ PADDING_ON_ROWS = Mistake(
     "the mask has no effect; legal wherever the lengths agree",
     seen=("a small public project (2019)",),
     bugs=("B028",),
+    needs=("mask",),
 )
 BUILDER_OVERFLOWS = Mistake(
     "builder-overflows",
@@ -85,6 +86,7 @@ BUILDER_OVERFLOWS = Mistake(
     "NaN in half precision; elsewhere a finite penalty that large scores pass",
     seen=("ml-explore/mlx#1725 (2024)",),
     bugs=("B045",),
+    needs=("causal",),
 )
 ZERO_WEIGHT = Clause(
     proposition=MASKS,
@@ -93,6 +95,7 @@ ZERO_WEIGHT = Clause(
     statement="Masked weights, read off through identity values, are exactly zero.",
     formula=r"M_{ij}=-\infty \Rightarrow p_{ij} = 0",
     kind=Kind.EXACT,
+    proven=True,
     conventions=("polarity",),
     mistakes=(
         FINITE_PENALTY,
@@ -109,6 +112,7 @@ CAUSAL_OFF_BY_ONE = Mistake(
     "causal-off-by-one",
     "the triangle is moved by one: each position sees its successor",
     "next-token loss falls to nothing in training and generation fails",
+    needs=("causal",),
 )
 STATISTIC_OVER_POSITIONS = Mistake(
     "statistic-over-positions",
@@ -124,9 +128,10 @@ FAINT_LEAK = Mistake(
 ONLY_FUTURE = Mistake(
     "only-future",
     "the causal mask is passed with the other library's polarity: only the future is attended",
-    "NaN in the last row, or a loss that looks too good",
+    "a last row with nothing to attend to, or a loss that looks too good",
     seen=("rasbt/LLMs-from-scratch#1061 (2026)", "a small public project (2024)"),
     bugs=("B053", "B054"),
+    needs=("causal",),
 )
 PAST_UNCHANGED = Clause(
     proposition=MASKS,
@@ -136,6 +141,7 @@ PAST_UNCHANGED = Clause(
     "shape.",
     formula=r"x_{>t}\to x'_{>t} \Rightarrow f(x)_{\le t} = f(x')_{\le t}",
     kind=Kind.EXACT,
+    proven=True,
     level=OP_AND_MODEL,
     rests_on=(ZERO_WEIGHT,),
     conventions=("alignment",),
@@ -149,6 +155,11 @@ MASK_AFTER_SOFTMAX = Mistake(
     seen=("huggingface/pytorch-image-models#2236 (2024)",),
     bugs=("B039",),
 )
+MASKED_EXPONENTIALS = Mistake(
+    "masked-exponentials",
+    "the mask multiplies the exponentials, whose shift is the maximum over masked scores too",
+    "a masked score far above the rest leaves nothing to divide by: zeros or NaN",
+)
 RENORMALISED = Clause(
     proposition=MASKS,
     number="V.4.4",
@@ -156,13 +167,15 @@ RENORMALISED = Clause(
     statement="The weights that remain are renormalised: they sum to 1.",
     formula=r"\sum_{j:\,M_{ij}=0} p_{ij} = 1",
     kind=Kind.BOUND,
-    mistakes=(MASK_AFTER_SOFTMAX,),
+    proven=True,
+    mistakes=(MASK_AFTER_SOFTMAX, MASKED_EXPONENTIALS),
 )
 
 STRICT_INEQUALITY = Mistake(
     "strict-inequality",
     "j < i was written for j ≤ i, and the first position, which then sees nothing, is let see itself",
     "every token but the first is predicted without itself",
+    needs=("causal",),
 )
 SEES_ITSELF = Clause(
     proposition=MASKS,
@@ -172,6 +185,7 @@ SEES_ITSELF = Clause(
     "itself.",
     formula=r"p_{ii} > 0,\qquad o_1 = v_1",
     kind=Kind.BOUND,
+    proven=True,
     level=OP_AND_MODEL,
     conventions=("alignment",),
     mistakes=(STRICT_INEQUALITY,),
@@ -183,6 +197,7 @@ TOP_LEFT = Mistake(
     "while decoding, every step sees the first key only",
     seen=("pytorch/pytorch#103082 (2023)", "google/flax#5591 (2026)"),
     bugs=("B030", "B033"),
+    needs=("causal",),
 )
 ALIGNMENT_SWITCHES = Mistake(
     "alignment-switches",
@@ -190,6 +205,7 @@ ALIGNMENT_SWITCHES = Mistake(
     "right for decoding and wrong for more queries than keys",
     seen=("ml-explore/mlx#2967 (2026)",),
     bugs=("B032",),
+    needs=("causal",),
 )
 DECODES_AS_PREFILL = Clause(
     proposition=MASKS,
@@ -199,6 +215,7 @@ DECODES_AS_PREFILL = Clause(
     "corner, give what the whole pass gives, also within a window.",
     formula=r"A(q_{a:b},K_{:b},V_{:b}) = A(Q,K,V)_{a:b}",
     kind=Kind.BOUND,
+    proven=True,
     level=OP_AND_MODEL,
     rests_on=(PAST_UNCHANGED,),
     conventions=("alignment", "window"),
@@ -209,6 +226,7 @@ INVERTED_BOOLEAN = Mistake(
     "inverted-boolean",
     "true is read as blocked where it was declared as kept",
     "padding is attended and text is not",
+    needs=("mask",),
 )
 ADDITIVE_AS_BOOLEAN = Mistake(
     "additive-as-boolean",
@@ -216,6 +234,7 @@ ADDITIVE_AS_BOOLEAN = Mistake(
     "the mask works the wrong way round, or not at all",
     seen=("pytorch/pytorch#92554 (2023)",),
     bugs=("B040",),
+    needs=("mask",),
 )
 ADDITIVE_IGNORED = Mistake(
     "additive-ignored",
@@ -223,6 +242,7 @@ ADDITIVE_IGNORED = Mistake(
     "padding is attended whenever the mask comes as numbers",
     seen=("a small public project (2024)",),
     bugs=("B041",),
+    needs=("mask",),
 )
 ONE_MEANING = Clause(
     proposition=MASKS,
@@ -245,13 +265,13 @@ NAN_FOR_EMPTY_ROW = Mistake(
 )
 EMPTY_ROW_SPREADS = Mistake(
     "empty-row-spreads",
-    "the maximum for the shift is taken over the whole batch, so one empty row makes all NaN",
+    "one shift, the smallest of the rows' maxima, serves the whole batch, so one empty row makes all NaN",
     "one padded row spoils every other",
 )
 SMALLEST_NUMBER_OVERFLOWS = Mistake(
     "smallest-number-overflows",
     "the format's smallest number is added to the scores, which overflows to minus infinity in half precision",
-    "the mean of the values was promised for an empty row and NaN comes",
+    "the mean of the values was promised for an empty row and something else comes",
     seen=("huggingface/transformers#18057 (2022)",),
     bugs=("B021",),
     unseen=dict.fromkeys(
@@ -285,7 +305,7 @@ WINDOW_ONE_MORE = Mistake(
 )
 WINDOW_ONE_LESS = Mistake(
     "window-one-less",
-    "the query's own position is not counted among the w",
+    "i−j < w−1 was written for i−j < w",
     "each query sees one key too few",
 )
 WINDOW_UNLIMITED = Mistake(
@@ -343,6 +363,7 @@ MASK_REPLACES_MASK = Mistake(
     "mask-replaces-mask",
     "a given mask replaces the causal one instead of joining it",
     "padding is masked and the future is seen",
+    needs=("mask", "causal"),
 )
 TWO_PENALTIES = Mistake(
     "two-penalties",
@@ -350,11 +371,13 @@ TWO_PENALTIES = Mistake(
     "rows with nothing to attend to average over other keys than declared",
     seen=("huggingface/transformers#27114 (2023)",),
     bugs=("B042",),
+    needs=("mask", "causal"),
 )
 FOLDED_IN_OTHER_ORDER = Mistake(
     "folded-in-other-order",
     "heads and batch are folded into one axis in one order for the scores and in the other for the mask",
     "row two's padding masks head two's keys",
+    needs=("mask",),
 )
 COMBINED = Clause(
     proposition=MASKS,

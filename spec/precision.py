@@ -39,13 +39,14 @@ FLOAT16 = Format("float16", 11, float(np.finfo(np.float16).max), 2.0**-25)
 FORMATS: Mapping[str, Format] = MappingProxyType({f.name: f for f in (FLOAT64, FLOAT32, BFLOAT16, FLOAT16)})
 
 # Places where a 16-bit implementation may round an intermediate to storage. `probs` and `out` are rounded
-# by every fused kernel; the others only where the steps are written out one by one.
+# by every fused kernel; the others only where the steps are written out one by one; `steps` are those inside an
+# activation.
 FUSED = frozenset({"probs", "out"})
 EAGER = FUSED | {"prescale", "dot", "scores", "capped", "biased", "prebias", "hidden", "constant"}
 # Not a place that rounds but a way to compute, in any format: a sigmoid of absolute instead of relative accuracy,
 # as from (1 + tanh(x/2))/2, which has no correct digit far below zero.
 ABSOLUTE_SIGMOID = "absolute sigmoid"
-EVERYWHERE = EAGER | {"shifted", "exps", "expsum"}
+EVERYWHERE = EAGER | {"shifted", "exps", "expsum", "steps"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

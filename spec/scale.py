@@ -17,7 +17,7 @@ SCALE = Proposition(
     slug="scale",
     statement="The divisor √dₖ keeps the softmax out of saturation.",
     formula=r"\mathrm{Var}(q\cdot k) = d_k,\qquad \mathrm{Var}(q\cdot k/\sqrt{d_k}) = 1",
-    source="seed, equation 5, fifth usual mistake, laboratory 2; Vaswani et al. 2017, section 3.2.1",
+    source="Foundations, gathered: equation 5, fifth usual mistake, laboratory 2; Vaswani et al. 2017, section 3.2.1",
     rests_on=(ATTENTION,),
     said="The √dₖ is a cosmetic normalisation.",
     so="Without it the logits grow with head width, the softmax saturates and the gradient to queries and keys "

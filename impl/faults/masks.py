@@ -25,6 +25,7 @@ from gnomon.spec.masks import (
     MASK_AFTER_SOFTMAX,
     MASK_MULTIPLIED,
     MASK_REPLACES_MASK,
+    MASKED_EXPONENTIALS,
     NAN_FOR_EMPTY_ROW,
     NAN_LEAKS,
     ONLY_FUTURE,
@@ -320,3 +321,15 @@ class FoldedInOtherOrder(NumpyReference):
             full = np.broadcast_to(mask, (*scores.shape[:2], *mask.shape[-2:]))
             mask = full.swapaxes(0, 1).reshape(full.shape)
         return super().masked(scores, mask, causal, window)
+
+
+@commits(MASKED_EXPONENTIALS)
+class MaskedExponentials(NumpyReference):
+    """Exponentials are taken below the maximum over all scores, masked ones too, and then masked."""
+
+    def logits(
+        self, scores: Array, softcap: float | None, mask: Array | None, causal: bool, window: int | None
+    ) -> Array:
+        shifted = scores - scores.max(-1, keepdims=True)
+        kept = super().logits(scores, softcap, mask, causal, window)
+        return np.where(self.exp(shifted) > 0, kept, -np.inf).astype(scores.dtype)

@@ -12,7 +12,7 @@ from gnomon.spec.card import Clause, Mistake, owner_of
 TOPICS = ("function", "linear", "attention", "scale", "heads", "masks")
 
 _faults: dict[Mistake, type[NumpyReference]] = {}
-CONTROLS: "list[Control]" = []
+_controls: "list[Control]" = []
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,16 +50,22 @@ def control(number: str, reason: str) -> Callable[[type[NumpyReference]], type[N
 
     def register(sound: type[NumpyReference]) -> type[NumpyReference]:
         implementation = described(f"control:{number}", sound(), f"{sound.__module__}:{sound.__name__}")
-        CONTROLS.append(Control(number, reason, implementation))
+        _controls.append(Control(number, reason, implementation))
         return sound
 
     return register
 
 
+def controls() -> tuple[Control, ...]:
+    """Every control."""
+    import_module("gnomon.impl.faults.controls")
+    return tuple(_controls)
+
+
 @cache
 def faults() -> tuple[Fault, ...]:
     """Every fault, in the order of the topics."""
-    for topic in (*TOPICS, "controls"):
+    for topic in TOPICS:
         import_module(f"gnomon.impl.faults.{topic}")
     return tuple(_fault(mistake, fault) for mistake, fault in _faults.items())
 
