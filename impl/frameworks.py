@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import ml_dtypes
 import numpy as np
@@ -86,7 +86,8 @@ def _torch() -> Framework:
 def _jax() -> Framework:
     import jax
 
-    jax.config.update("jax_enable_x64", True)  # otherwise float64 arguments become float32 without a word
+    # Otherwise float64 arguments become float32 without a word.
+    jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
 
     def give(x: Array, dtype: str) -> Any:
         return jax.device_put(_give_numpy(x, dtype))  # asarray would compile a conversion per shape
@@ -106,7 +107,7 @@ def framework(name: str) -> Framework:
     return {"torch": _torch, "jax": _jax}[name]()
 
 
-def imported_by(module: ModuleType) -> str:
+def imported_by(module: ModuleType) -> Literal["numpy", "torch", "jax"]:
     """The framework that a module imports, NumPy if it imports no other."""
     names = {v.__name__.partition(".")[0] for v in vars(module).values() if isinstance(v, ModuleType)}
-    return next((n for n in ("torch", "jax") if n in names), "numpy")
+    return "torch" if "torch" in names else "jax" if "jax" in names else "numpy"

@@ -23,6 +23,7 @@ LENGTHS = (1, 2, 3, 4, 5, 7, 8, 13)
 WIDTHS = (1, 2, 3, 4, 5, 8, 16, 64)
 # Pairs of query and key-value heads: alone, equal, one shared, and between, also where h_kv is unlike h/h_kv.
 HEADS = ((1, 1), (2, 2), (2, 1), (3, 3), (4, 2), (3, 1), (6, 2), (6, 3), (8, 2))
+MASKS = ("none", "causal", "boolean", "additive", "bias")
 SEEDS = st.integers(0, 2**32 - 1)
 
 
@@ -39,7 +40,8 @@ class Case:
 
     def __str__(self) -> str:
         kind = type(self).__name__.removesuffix("Case").lower()
-        return ",".join([kind, *(f"{f.name}={getattr(self, f.name)}" for f in fields(self))])
+        told = (f for f in fields(self) if getattr(self, f.name) != f.default)
+        return ",".join([kind, *(f"{f.name}={getattr(self, f.name)}" for f in told)])
 
     @classmethod
     def read(cls, parts: list[str]) -> Self:
@@ -48,9 +50,9 @@ class Case:
         pairs = [part.partition("=") for part in parts]
         for name, _, _ in pairs:
             if name not in known:
-                raise MalformedCase(f"a {cls.__name__} has no field {name!r}; it has {', '.join(known)}")
+                raise MalformedCase(f"{cls.__name__} has no field {name!r}; it has {', '.join(known)}")
         try:
-            return cls(**{name: _field(getattr(cls(), name), value) for name, _, value in pairs})
+            return cls(**{name: _field(name, getattr(cls(), name), value) for name, _, value in pairs})
         except (ValueError, KeyError) as error:
             raise MalformedCase(f"cannot read {','.join(parts)!r}: {error}") from error
 
@@ -64,10 +66,18 @@ class Case:
         return np.random.default_rng(self.seed)
 
 
-def _field(default: Any, text: str) -> Any:
+def _field(name: str, default: Any, text: str) -> Any:
     if isinstance(default, bool):
         return {"True": True, "False": False}[text]
-    return type(default)(text)
+    if isinstance(default, str):
+        known = {"regime": tuple(REGIMES), "masked": MASKS, "activation": ACTIVATIONS}[name]
+        if text not in known:
+            raise ValueError(f"{name} is one of {', '.join(known)}")
+        return text
+    least = 0 if name in ("seed", "window") else 1
+    if int(text) < least:
+        raise ValueError(f"{name} is at least {least}")
+    return int(text)
 
 
 # Regimes: how the numbers of an array of that shape are drawn.
@@ -106,7 +116,7 @@ def _heavy_tails(rng: Rng, shape: tuple[int, ...]) -> Floats:
 
 
 def _powers_of_two(rng: Rng, shape: tuple[int, ...]) -> Floats:
-    return np.ldexp(rng.choice([-1.0, 1.0], shape), rng.integers(-4, 3, shape))
+    return np.asarray(np.ldexp(rng.choice([-1.0, 1.0], shape), rng.integers(-4, 3, shape)))
 
 
 def _cancelling(rng: Rng, shape: tuple[int, ...]) -> Floats:
@@ -147,7 +157,7 @@ class AttentionCase(Case):
     keys: int = 1
     width: int = 1
     value_width: int = 1
-    masked: str = "none"  # none, causal, boolean, additive or bias
+    masked: str = "none"  # one of MASKS
     window: int = 0
 
     def arrays(self, form: Format) -> tuple[Floats, Floats, Floats]:
@@ -168,7 +178,7 @@ class AttentionCase(Case):
         rng = np.random.default_rng((self.seed, 1))
         mask = rng.random((*leading, self.queries, self.keys)) < 0.6
         kept = rng.integers(0, self.keys, (*leading, self.queries, 1))
-        return mask | (np.arange(self.keys) == kept)
+        return np.asarray(mask | (np.arange(self.keys) == kept))
 
     def options(self, form: Format) -> dict[str, Any]:
         """The keywords that say its mask and window."""

@@ -48,7 +48,7 @@ def check_implementation(
     """Hold one implementation to the clauses asked for, and print what came of it."""
     asked, excused, required = _asked(numbers), _waivers(waivers), _requirement(require)
     _writable(jsonl)
-    checked = _case(case, numbers)
+    checked = _case(case, asked)
     found = smoke(name, dtypes, min(timeout, LIMIT_SECONDS))
     if not found.passed:
         print_smoke(name, found)
@@ -118,21 +118,23 @@ def _requirement(text: str | None) -> Requirement | None:
 def _writable(path: Path | None) -> None:
     if path is not None and not path.parent.is_dir():
         raise click.UsageError(f"cannot write {path}: there is no folder {path.parent}")
+    if path is not None and path.is_dir():
+        raise click.UsageError(f"cannot write {path}: it is a folder")
 
 
-def _case(text: str | None, numbers: tuple[str, ...]) -> str | None:
+def _case(text: str | None, asked: list[str]) -> str | None:
     """The case to replay, refused here rather than in every process."""
-    from gnomon.props.cases import MalformedCase, read_case
+    from gnomon.props.cases import MalformedCase
     from gnomon.props.property import properties
 
     if text is None:
         return None
     name, _, rest = text.partition(":")
-    known = {p.name for p in properties() if not numbers or p.clause.number in numbers}
+    known = {p.name: p for p in properties() if not asked or p.clause.number in asked}
     if name not in known:
         raise click.UsageError(f"--case begins with a property's name: one of {', '.join(sorted(known))}")
     try:
-        read_case(rest)
+        known[name].read_case(rest)
     except MalformedCase as error:
         raise click.UsageError(str(error)) from error
     return text

@@ -13,12 +13,12 @@ from gnomon.impl.faults import Fault, faults_of
 from gnomon.props.judge import Comparison, Violation
 from gnomon.props.outcome import Declined, ImplementationFailed, Status, Verdict
 from gnomon.props.property import Property
-from gnomon.props.snippets import failure_text, replay_line, snippet
+from gnomon.props.snippets import failure_text, replay_line, snippet, suspected
 from gnomon.props.subject import Subject
 from gnomon.spec.card import Mistake
 
 _KEPT_CASES = 200  # enough to tell the faults apart; more would only hold memory
-_COMPILED_SHARE = 0.25  # of the cases, where each new shape costs a tenth of a second to compile
+_COMPILED_SHARE = 0.35  # of the cases, where each new shape costs a tenth of a second to compile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,11 +214,13 @@ def rejects(prop: Property, subject: Subject, case: Any) -> bool:
 
 
 def _failed(hunt: Hunt, status: Status, started: float, what: Comparison | str) -> Verdict:
-    replay_with = replay_line(hunt.prop, hunt.subject, hunt.last)
     code = snippet(hunt.prop, hunt.subject, what)
-    text = failure_text(hunt.prop, hunt.subject, hunt.last, what, replay_with)
+    replay_with = replay_line(hunt.prop, hunt.subject, hunt.last)
+    suspect = suspected(hunt.prop, hunt.subject, hunt.last, what) if isinstance(what, Comparison) else None
+    text = failure_text(hunt.prop, hunt.subject, hunt.last, what, suspect, replay_with)
     margin = what.margin if isinstance(what, Comparison) else hunt.margin
-    return _verdict(hunt, status, started, message=text, margin=margin, replay=replay_with, snippet=code)
+    owner = suspect.clause.number if suspect else ""
+    return _verdict(hunt, status, started, message=text, margin=margin, replay=replay_with, snippet=code, suspect=owner)
 
 
 def _verdict(hunt: Hunt, status: Status, started: float, **rest: Any) -> Verdict:

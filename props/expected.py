@@ -53,8 +53,10 @@ def attention(
         bounds(subject), query, key, value,
         allowed=permitted, bias=bias, scale=factor, softcap=softcap, sink=sink, mapping=mapping,
     )  # fmt: skip
-    empty = None if permitted is None or sink is not None else ~permitted.any(-1, keepdims=True)
-    if empty is None or not empty.any():
+    if permitted is None or sink is not None:
+        return expected(result)
+    empty = np.asarray(~permitted.any(-1, keepdims=True))
+    if not empty.any():
         return expected(result)
     return _with_empty_rows(subject, expected(result), empty, (query, key, value))
 
@@ -129,11 +131,11 @@ def multi_head(
     )  # fmt: skip
     if permitted is None or permitted.any(-1).all():
         return result
-    return _with_empty_positions(subject, result, ~permitted.any(-1).all(-2)[..., None])
+    return _with_empty_positions(subject, result, np.asarray(~permitted.any(-1))[:, 0, :, None])
 
 
 def _with_empty_positions(subject: Subject, usual: Expected, empty: Mask) -> Expected:
-    """The projected output where a position may attend to nothing: of zeros, NaN, or left open."""
+    """The projected output where a position may attend to nothing, alike in every head: of zeros, NaN, or left open."""
     policy = convention(subject, "empty_row")
     if policy == "nan":
         return Expected(np.where(empty, np.nan, usual.value), np.where(empty, 0.0, usual.allowed))

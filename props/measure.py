@@ -42,7 +42,7 @@ def _ones(queries: int, keys: int) -> tuple[Floats, Floats]:
 
 def alignment(subject: Subject) -> str:
     """Where the causal triangle starts: one query against three equal keys sees all of them, or one."""
-    seen = np.count_nonzero(weights(subject, *_ones(1, 3), causal=True))
+    seen = int(np.count_nonzero(weights(subject, *_ones(1, 3), causal=True)))
     return {3: "bottom-right", 1: "top-left"}.get(seen, OTHER)
 
 
@@ -83,7 +83,7 @@ def polarity(subject: Subject) -> str:
 
 def window(subject: Subject) -> str:
     """Whether a window of two counts the query's own key: of four equal keys it leaves two, or three."""
-    seen = np.count_nonzero(weights(subject, *_ones(4, 4), causal=True, window=2)[0, 0, -1])
+    seen = int(np.count_nonzero(weights(subject, *_ones(4, 4), causal=True, window=2)[0, 0, -1]))
     return {2: "including-self", 3: "excluding-self"}.get(seen, OTHER)
 
 

@@ -37,7 +37,8 @@ class Verdict:
     """What one property found about one implementation in one dtype.
 
     cases: how many were judged. declined: how many the implementation does not offer. margin: the worst error
-    over its bound among the cases judged. undetected: the mistakes that these cases could not have shown.
+    over its bound among the cases judged. undetected: the mistakes that these cases could not have shown. suspect:
+    the clause that owns the mistake which this violation looks like, often a cause that lies deeper.
     """
 
     clause: str
@@ -53,6 +54,7 @@ class Verdict:
     undetected: tuple[str, ...] = ()
     replay: str = ""
     snippet: str = ""
+    suspect: str = ""
     seconds: float = 0.0
 
     def record(self) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def proof_label(proof: Any) -> str:
 
 def print_graph(card: Card) -> None:
     """The card and, below it, what it rests on, and so on down."""
-    console.print(_grown(card, Tree(_label(card))))
+    console.print(_grown(card, Tree(_label(card))), soft_wrap=False)
 
 
 def _grown(card: Card, tree: Tree) -> Tree:

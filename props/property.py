@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_type_hints
 
-from gnomon.props.cases import Case, Strategy, read_case
+from gnomon.props.cases import Case, MalformedCase, Strategy, read_case
 from gnomon.props.judge import Comparison
 from gnomon.props.subject import Subject
 from gnomon.spec.card import Clause, Mistake
@@ -41,7 +41,11 @@ class Property:
 
     def read_case(self, text: str) -> Case:
         """The case that a failure of this property printed."""
-        return read_case(text)
+        case: Case = read_case(text)
+        kind = get_type_hints(self.check)["case"]
+        if not isinstance(case, kind):
+            raise MalformedCase(f"{self.name} takes no {type(case).__name__}")
+        return case
 
 
 def checks(

@@ -12,7 +12,7 @@ from rich.table import Table
 from gnomon.props.outcome import Status, Verdict
 from gnomon.props.smoke import Smoke
 from gnomon.props.summary import by_clause, headline
-from gnomon.spec.catalogue import propositions
+from gnomon.spec.catalogue import order, propositions
 
 console = Console(highlight=False, soft_wrap=True)
 COLOURS = {
@@ -57,15 +57,24 @@ def print_run(name: str, verdicts: list[Verdict], found: dict[str, Status], comp
 
 
 def _failures(verdicts: list[Verdict]) -> dict[str, int]:
-    """One text per clause and dtype that failed, with its snippet; sentences that repeat are counted."""
+    """What failed, causes first: one text per property, the other dtypes beside it; sentences that repeat counted."""
     counts: dict[str, int] = Counter()
-    for found in by_clause(verdicts).values():
-        for verdict in found:
-            if verdict.status not in _FAILURES or _unjudged(verdict):
-                continue
-            code = _indented(verdict.snippet) if verdict.status is Status.VIOLATED else ""
-            counts[verdict.message + code] += 1
+    for found in _causes_first(verdicts):
+        first, *rest = found
+        code = _indented(first.snippet) if first.status is Status.VIOLATED else ""
+        also = f"\n  also in {', '.join(v.dtype for v in rest)}" if rest else ""
+        counts[first.message + also + code] += 1
     return counts
+
+
+def _causes_first(verdicts: list[Verdict]) -> list[list[Verdict]]:
+    """The failed verdicts of each property, those first whose clause owns the mistake that the others look like."""
+    failed: dict[tuple[str, str], list[Verdict]] = defaultdict(list)
+    for verdict in verdicts:
+        if verdict.status in _FAILURES and not _unjudged(verdict):
+            failed[verdict.property, str(verdict.status)].append(verdict)
+    suspects = {v.suspect for v in verdicts if v.status is Status.VIOLATED}
+    return sorted(failed.values(), key=lambda own: (own[0].clause not in suspects, order(own[0].clause)))
 
 
 def _unjudged(verdict: Verdict) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from gnomon.impl.faults import Fault, faults_of
+from gnomon.impl.faults import Fault, faults, faults_of
 from gnomon.props.judge import Comparison, Violation
 from gnomon.props.outcome import Declined, ImplementationFailed
 from gnomon.props.property import Property
@@ -20,7 +20,9 @@ def replay_line(prop: Property, subject: Subject, case: Any) -> str:
     return f"gnomon check {name} --clause {prop.clause.number} --dtype {subject.dtype} --case '{prop.name}:{case}'"
 
 
-def failure_text(prop: Property, subject: Subject, case: Any, what: Comparison | str, replay: str) -> str:
+def failure_text(
+    prop: Property, subject: Subject, case: Any, what: Comparison | str, suspect: Fault | None, replay: str
+) -> str:
     """The failure as it is printed."""
     verb = "violated" if isinstance(what, Comparison) else "could not be judged"
     lines = [
@@ -29,9 +31,8 @@ def failure_text(prop: Property, subject: Subject, case: Any, what: Comparison |
         f"  {what}",
         f"  case: {_readable(case)}",
     ]
-    suspect = suspected(prop, subject, case, what) if isinstance(what, Comparison) else None
     if suspect is not None:
-        lines.append(f"  looks like: {suspect.mistake.slug}: {suspect.mistake.wrong}")
+        lines.append(f"  looks like: {suspect.mistake.slug} ({suspect.clause.number}): {suspect.mistake.wrong}")
     return "\n".join([*lines, f"  replay: {replay}"])
 
 
@@ -40,8 +41,9 @@ def _readable(case: Any) -> str:
 
 
 def suspected(prop: Property, subject: Subject, case: Any, seen: Comparison) -> Fault | None:
-    """The first fault of the clause that misses by the same amount in the same case."""
-    for fault in faults_of(prop.clause):
+    """The first fault that misses by the same amount in the same case: one of the clause's own, or of another."""
+    own = faults_of(prop.clause)
+    for fault in (*own, *(f for f in faults() if f not in own)):
         missed = _miss(prop, Subject(fault.implementation, subject.dtype, rounding=subject.precision), case)
         if missed is not None and missed.got.shape == seen.got.shape and _alike(missed, seen):
             return fault

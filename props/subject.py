@@ -110,8 +110,6 @@ class Subject:
         """The result of one call, checked for its kind, shape and dtype before any value is looked at."""
         given = {name: value for name, value in options.items() if value is not None and value is not False}
         self.require(operation, *given)
-        if operation == "attention":
-            self._require_groups(*arrays[:2])
         self.calls.append(Call(operation, arrays, given, path, layout))
         handed = [self.hand(a, layout) for a in arrays]
         return self.invoke(operation, handed, {n: self.hand_option(n, v) for n, v in given.items()}, shape, path)
@@ -120,6 +118,8 @@ class Subject:
         self, operation: str, arrays: list[Any], options: Mapping[str, Any], shape: Shape, path: str | None
     ) -> Floats:
         """The result for arrays already in the framework's hands."""
+        if operation == "attention":
+            self._require_groups(*arrays[:2])
         function = self._function(operation, path)
         renamed = self.implementation.declaration.keywords
         result = _guarded(operation, function, arrays, {renamed.get(n, n): v for n, v in options.items()})
@@ -139,7 +139,7 @@ class Subject:
         flipped = name == "mask" and value.dtype == bool and self.conventions.polarity == "block"
         return self.hand(~value if flipped else value)
 
-    def _require_groups(self, query: Floats, key: Floats) -> None:
+    def _require_groups(self, query: Any, key: Any) -> None:
         """Decline where key-value heads are shared and its attention raises whenever they are."""
         refusal = "" if query.shape[-3] == key.shape[-3] else _refuses_groups(self.implementation, self.dtype)
         if refusal:

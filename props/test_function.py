@@ -48,7 +48,8 @@ class Request:
 
     def due(self, subject: Subject) -> Expected:
         """What the specification says."""
-        return _DUE[self.operation](subject, *self.arrays, **self.options)
+        due: Expected = _DUE[self.operation](subject, *self.arrays, **self.options)
+        return due
 
 
 _DUE: Mapping[str, Any] = {
@@ -60,7 +61,7 @@ _DUE: Mapping[str, Any] = {
 } | {name: (lambda subject, x, name=name: expected.activation(subject, name, x)) for name in ACTIVATIONS}
 
 
-def request(subject: Subject, case: Case, operation: str = "") -> Request:
+def request(subject: Subject, case: Case) -> Request:
     """The call that a case stands for."""
     form = subject.precision.storage
     match case:
@@ -78,8 +79,8 @@ def request(subject: Subject, case: Case, operation: str = "") -> Request:
             return Request("feed_forward", (x, case.parameters(form)), options, x.shape)
         case LinearCase():
             x, (weight, bias) = case.input(form), case.layer(form)
-            arrays = (x, weight) if bias is None else (x, weight, bias)
-            return Request("linear", arrays, {}, (*x.shape[:-1], case.outer))
+            layer = (weight,) if bias is None else (weight, bias)
+            return Request("linear", (x, *layer), {}, (*x.shape[:-1], case.outer))
     raise TypeError(f"no operation takes a {type(case).__name__}")
 
 
@@ -216,6 +217,8 @@ def _repeated_rows(a: Any) -> Any:
 def every_path(subject: Subject, case: Case) -> Comparisons:
     """Every path, and the causal mask said in every form, gives what the usual call gives."""
     asked = request(subject, case)
+    if not subject.paths(asked.operation) and "causal" not in asked.options:
+        raise Declined("it declares no other path")
     usual = Expected(asked.of(subject), 2 * asked.due(subject).allowed)
     for path in subject.paths(asked.operation):
         yield close(f"{asked.operation} by {path!r} ", asked.of(subject, path=path), *usual)

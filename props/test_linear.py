@@ -45,14 +45,15 @@ def affine(subject: Subject, case: LinearCase) -> Comparisons:
 def collapse(subject: Subject, case: LinearCase) -> Comparisons:
     """A stack of layers is the one layer with the multiplied weight and the accumulated bias."""
     form = subject.precision.storage
-    got, tracked = (case.input(form) for _ in range(2))
+    x = got = case.input(form)
+    tracked = Bounds(subject.precision).number(x)
     weight, bias = np.eye(case.inner), np.zeros(case.inner)
     for index in range(case.depth):
         own, shift = case.layer(form, index)
         got = subject.linear(got, own, shift)
         tracked = spec.linear(Bounds(subject.precision), tracked, own, shift)
         weight, bias = own @ weight, own @ bias + (0.0 if shift is None else shift)
-    once = spec.linear(Float64(), case.input(form), weight, bias)
+    once = spec.linear(Float64(), x, weight, bias)
     yield close("output of the stack", got, once, allowed(tracked) + np.abs(tracked.value - once))
 
 
@@ -104,12 +105,21 @@ def activation_form(subject: Subject, case: FeedForwardCase) -> Comparisons:
     yield close(f"{case.activation} ", got, *expected.activation(subject, case.activation, x))
 
 
-@checks(
-    spec.ACTIVATION_FORM, feed_forward_cases(), needs=("feed_forward",), mistakes=(spec.GATE_AND_UP_EXCHANGED,)
-)  # fmt: skip
+@checks(spec.ACTIVATION_FORM, feed_forward_cases(gated=False), needs=("feed_forward",), mistakes=())
 def feed_forward(subject: Subject, case: FeedForwardCase) -> Comparisons:
-    """The network is its definition, and the gate is the activated factor."""
+    """The network is its definition."""
     form = subject.precision.storage
     x, parameters = case.input(form), case.parameters(form)
     got = subject.call("feed_forward", x, parameters, shape=x.shape, activation=case.activation)
     yield close("output", got, *expected.feed_forward(subject, x, parameters, activation=case.activation))
+
+
+@checks(
+    spec.ACTIVATION_FORM,
+    feed_forward_cases(gated=True),
+    needs=("feed_forward",),
+    mistakes=(spec.GATE_AND_UP_EXCHANGED,),
+)
+def gated_feed_forward(subject: Subject, case: FeedForwardCase) -> Comparisons:
+    """With a gate, the gate is the activated factor."""
+    yield from feed_forward.check(subject, case)

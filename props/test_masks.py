@@ -199,12 +199,11 @@ def alignment(subject: Subject, case: AttentionCase) -> Comparisons:
     subject.require("attention", "causal")
     query, key, value = case.arrays(subject.precision.storage)
     yield _declared("causal alignment", subject, "alignment")
-    got, due = (f(query, key, value, causal=True) for f in (subject.attention, _due(subject)))
+    got, due = (
+        subject.attention(query, key, value, causal=True),
+        expected.attention(subject, query, key, value, causal=True),
+    )
     yield close("output", got, *due)
-
-
-def _due(subject: Subject) -> Any:
-    return lambda *arrays, **options: expected.attention(subject, *arrays, **options)
 
 
 def _declared(what: str, subject: Subject, axis: str) -> Comparison:
@@ -247,7 +246,10 @@ def empty_row(subject: Subject, case: AttentionCase) -> Comparisons:
         yield close(f"output{_by(path)}", subject.attention(*arrays, path=path, **options), *due)
     # Scores well below zero, which a large penalty would push past the smallest number of half precision.
     query, key, value = np.full_like(arrays[0], 8.0), np.full_like(arrays[1], -8.0), arrays[2]
-    got, due = (f(query, key, value, **options) for f in (subject.attention, _due(subject)))
+    got, due = (
+        subject.attention(query, key, value, **options),
+        expected.attention(subject, query, key, value, **options),
+    )
     yield close("output for scores far below zero", got, *due)
 
 
@@ -285,9 +287,9 @@ def window(subject: Subject, case: AttentionCase) -> Comparisons:
     subject.require("attention", "window")
     case = square(case)
     query, key, _ = case.arrays(subject.precision.storage)
-    options = {"window": case.window} | ({"causal": True} if case.masked == "causal" else {})
+    options: dict[str, Any] = {"window": case.window} | ({"causal": True} if case.masked == "causal" else {})
     got, due = weights(subject, query, key, **options), expected.weights(subject, query, key, **options)
-    permitted, _ = expected.permission(subject, query, key, **options)
+    permitted = np.asarray(expected.permission(subject, query, key, **options)[0])
     # A weight that the precision may round to zero says nothing of the window.
     certain = np.where(~permitted | (due.value > due.allowed), 0.0, np.inf)
     yield close("key with weight", got != 0, permitted, certain)

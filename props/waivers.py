@@ -37,11 +37,16 @@ class Waiver:
 def read_waivers(path: Path) -> tuple[Waiver, ...]:
     """The waivers of a TOML file: a list of tables named `waiver`."""
     try:
-        entries = tomllib.loads(path.read_text()).get("waiver", [])
+        found = tomllib.loads(path.read_text())
     except FileNotFoundError:
         raise BadWaiver(f"there is no waiver file {path}") from None
+    except OSError as error:
+        raise BadWaiver(f"cannot read {path}: {error.strerror}") from error
     except tomllib.TOMLDecodeError as error:
         raise BadWaiver(f"{path} is not TOML: {error}") from error
+    entries = found.pop("waiver", [])
+    if found or not isinstance(entries, list):
+        raise BadWaiver(f"{path} holds something other than tables that begin with [[waiver]]")
     return tuple(_waiver(path, index, entry) for index, entry in enumerate(entries, 1))
 
 
@@ -56,9 +61,9 @@ def _waiver(path: Path, index: int, entry: dict[str, Any]) -> Waiver:
         ) from error
     except KeyError as error:
         raise BadWaiver(f"{where}: {error.args[0]}") from error
-    if not waiver.reason.strip():
+    if not str(waiver.reason).strip():
         raise BadWaiver(f"{where} gives no reason")
-    if waiver.expires is not None and not isinstance(waiver.expires, date):
+    if waiver.expires is not None and type(waiver.expires) is not date:  # a datetime is one, and compares with none
         raise BadWaiver(f"{where}: expires has to be a date such as 2027-01-31, without quotes")
     return waiver
 

@@ -194,6 +194,8 @@ class Bounds(Evaluator):
         near = _bounded(slope * a.error, 1.0)
         argument = 2 * np.minimum(np.abs(a.value), _EXP_RANGE) * rest
         own = (self.precision.library + 3 + argument) * self._unit * (value + near)
+        if self.precision.rounds("steps"):  # e^-a and 1 + e^-a are stored, and 1−σ damps the error of the first
+            own = own + self.precision.storage.unit * (1 + rest) * (value + near)
         if ABSOLUTE_SIGMOID in self.precision.sites:
             own = np.maximum(own, self.precision.erf * self._unit)
         return a.like(value, near + own + self.precision.arithmetic.underflow)

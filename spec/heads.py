@@ -58,7 +58,8 @@ HEADS = Proposition(
     statement="Heads are slices of one width, not copies of it.",
     formula=r"\mathrm{MHA}(X) = [\mathrm{head}_1 \ldots \mathrm{head}_h]\,W_O,\quad "
     r"\mathrm{head}_i=\mathrm{Attention}(XW_{Q_i},XW_{K_i},XW_{V_i})",
-    source="Foundations, gathered: equation 6; vocabulary: head; Vaswani et al. 2017, section 3.2.2; Elhage et al. 2021",
+    source="Foundations, gathered: equation 6; vocabulary: head; Vaswani et al. 2017, section 3.2.2; "
+    "Elhage et al. 2021",
     rests_on=(ATTENTION,),
 )
 

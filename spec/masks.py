@@ -13,7 +13,7 @@ OP_AND_MODEL = (Level.OP, Level.MODEL)
 
 def causal(queries: int, keys: int, alignment: str = "bottom-right") -> Mask:
     """Where query i may attend to key j: j ≤ i, the ends aligned at the declared corner. `[queries, keys]`."""
-    return distance(queries, keys, alignment) >= 0
+    return np.asarray(distance(queries, keys, alignment) >= 0)
 
 
 def distance(queries: int, keys: int, alignment: str = "bottom-right") -> Any:
@@ -24,7 +24,7 @@ def distance(queries: int, keys: int, alignment: str = "bottom-right") -> Any:
 
 def window(queries: int, keys: int, width: int, alignment: str = "bottom-right") -> Mask:
     """Where key and query are fewer than `width` positions apart, the query's own included."""
-    return np.abs(distance(queries, keys, alignment)) < width
+    return np.asarray(np.abs(distance(queries, keys, alignment)) < width)
 
 
 def split_additive(mask: Floats) -> tuple[Mask, Floats]:
@@ -211,8 +211,8 @@ DECODES_AS_PREFILL = Clause(
     proposition=MASKS,
     number="V.4.6",
     slug="decodes-as-prefill",
-    statement="Queries taken one at a time or in chunks, each against the keys up to it and masked from the bottom-right "
-    "corner, give what the whole pass gives, also within a window.",
+    statement="Queries taken one at a time or in chunks, each against the keys up to it and masked from the "
+    "bottom-right corner, give what the whole pass gives, also within a window.",
     formula=r"A(q_{a:b},K_{:b},V_{:b}) = A(Q,K,V)_{a:b}",
     kind=Kind.BOUND,
     proven=True,

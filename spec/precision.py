@@ -34,7 +34,7 @@ class Format:
 
 FLOAT64 = Format("float64", 53, float(np.finfo(np.float64).max), 2.0**-1022)
 FLOAT32 = Format("float32", 24, float(np.finfo(np.float32).max), 2.0**-126)
-BFLOAT16 = Format("bfloat16", 8, float(ml_dtypes.finfo(ml_dtypes.bfloat16).max), 2.0**-126)
+BFLOAT16 = Format("bfloat16", 8, (2 - 2.0**-7) * 2.0**127, 2.0**-126)
 FLOAT16 = Format("float16", 11, float(np.finfo(np.float16).max), 2.0**-25)
 FORMATS: Mapping[str, Format] = MappingProxyType({f.name: f for f in (FLOAT64, FLOAT32, BFLOAT16, FLOAT16)})
 

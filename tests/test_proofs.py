@@ -23,9 +23,7 @@ from gnomon.spec.proofs.algebra import AnySize, Family, Matrices, cut, family, n
 from gnomon.spec.symbolic import Symbolic
 
 ALL = proofs()
-PROOFS = pytest.mark.parametrize(
-    "proof", ALL, ids=[f"{p.clause.number}-{p.scope.name.lower()}-{p.name}" for p in ALL]
-)
+PROOFS = pytest.mark.parametrize("proof", ALL, ids=[f"{p.clause.number}-{p.scope.name.lower()}-{p.name}" for p in ALL])
 
 
 def unnormalised(E, query, key, value, *, scale=None):
