@@ -1,9 +1,6 @@
 """`gnomon check` and `gnomon smoke`: first whether it runs at all, then every clause, then what that makes."""
 
 import json
-import platform
-from datetime import date
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +9,12 @@ import click
 from gnomon.props.outcome import Verdict
 from gnomon.props.report import print_run, print_smoke, progress
 from gnomon.props.requirements import Requirement, read_requirement
-from gnomon.props.running import Recorder, examples_folder, run, write_jsonl
+from gnomon.props.running import Recorder, examples_folder, run, writable, write_jsonl
 from gnomon.props.smoke import LIMIT_SECONDS, Smoke, smoke
 from gnomon.props.summary import Exit, exit_code, statuses
 from gnomon.props.waivers import BadWaiver, Waiver, read_waivers, stale
 from gnomon.spec.card import Proposition
 from gnomon.spec.catalogue import clauses, find
-
-SCHEMA = 1
 
 
 def smoke_report(name: str, dtypes: tuple[str, ...], limit: float) -> Exit:
@@ -47,7 +42,7 @@ def check_implementation(
 ) -> Exit:
     """Hold one implementation to the clauses asked for, and print what came of it."""
     asked, excused, required = _asked(numbers), _waivers(waivers), _requirement(require)
-    _writable(jsonl)
+    writable(jsonl)
     checked = _case(case, asked)
     found = smoke(name, dtypes, min(timeout, LIMIT_SECONDS))
     if not found.passed:
@@ -85,10 +80,9 @@ def _concluded(
     if complaints and code is Exit.CONFORMS:
         code = Exit.VIOLATED
     if jsonl is not None:
-        header = {"schema": SCHEMA, "gnomon": version("gnomon"), "implementation": name, "seed": seed,
-                  "cases": cases, "date": date.today().isoformat(), "python": platform.python_version()}  # fmt: skip
+        header = {"implementation": name, "seed": seed, "cases": cases}
         footer = {"clauses": {n: str(s) for n, s in found.items()}, "complaints": complaints, "exit": int(code)}
-        write_jsonl(jsonl, header, verdicts, footer)
+        write_jsonl(jsonl, header, [{"kind": "verdict", **v.record()} for v in verdicts], footer)
     return code
 
 
@@ -113,13 +107,6 @@ def _requirement(text: str | None) -> Requirement | None:
         return None if text is None else read_requirement(text)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-
-
-def _writable(path: Path | None) -> None:
-    if path is not None and not path.parent.is_dir():
-        raise click.UsageError(f"cannot write {path}: there is no folder {path.parent}")
-    if path is not None and path.is_dir():
-        raise click.UsageError(f"cannot write {path}: it is a folder")
 
 
 def _case(text: str | None, asked: list[str]) -> str | None:

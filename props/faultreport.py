@@ -8,10 +8,9 @@ from typing import Any
 import click
 from rich.table import Table
 
-from gnomon.props.checking import SCHEMA
 from gnomon.props.killing import ARGUED, REJECTED, SURVIVED
 from gnomon.props.report import console, progress
-from gnomon.props.running import Recorder, run, write_jsonl
+from gnomon.props.running import Recorder, run, writable, write_jsonl
 from gnomon.props.summary import Exit
 from gnomon.spec.catalogue import find, order
 
@@ -46,24 +45,32 @@ def run_faults(
             find(number)
         except KeyError as error:
             raise click.UsageError(error.args[0]) from error
+    writable(jsonl)
     options: dict[str, Any] = {"--clause": numbers, "--dtype": dtypes, "--cases": cases}
     with progress("the faults") as seen:
         fates = Fates("faults", 600.0, seen)
         target = ["--pyargs", "gnomon.props.killing", *(["--gnomon-matrix"] if matrix else [])]
         run(fates, target, options, workers, 600.0)
     _print(fates, matrix)
+    code = _exit(fates)
     if jsonl is not None:
-        footer = {"rejected": _count(fates, REJECTED), "survived": _count(fates, SURVIVED)}
-        _write(jsonl, fates, footer)
-    if fates.lost or not fates.faults:
+        _write(jsonl, fates, cases, code)
+    return code
+
+
+def _exit(fates: Fates) -> Exit:
+    """The code of a run: what was lost is our fault; a survivor or a false alarm fails it."""
+    if fates.complaints or fates.lost or not fates.faults:
         return Exit.SUITE_FAILED
     alarmed = any(c["alarms"] for c in fates.controls)
     return Exit.VIOLATED if _count(fates, SURVIVED) or alarmed else Exit.CONFORMS
 
 
-def _write(path: Path, fates: Fates, footer: dict[str, Any]) -> None:
+def _write(path: Path, fates: Fates, cases: int, code: Exit) -> None:
     records = [{"kind": "fault", **f} for f in fates.faults] + [{"kind": "control", **c} for c in fates.controls]
-    write_jsonl(path, {"schema": SCHEMA, "records": records}, [], footer)
+    counts = {end: _count(fates, end) for end in (REJECTED, ARGUED, SURVIVED)}
+    footer = counts | {"alarms": sum(len(c["alarms"]) for c in fates.controls), "exit": int(code)}
+    write_jsonl(path, {"cases": cases}, records, footer)
 
 
 def _by_fault(fates: Fates) -> dict[tuple[str, str], dict[str, dict[str, Any]]]:
@@ -84,7 +91,7 @@ def _print(fates: Fates, matrix: bool) -> None:
         for dtype, record in ends.items():
             if record["fate"] == ARGUED:
                 console.print(f"[dim]{clause} {slug} is not asked for in {dtype}: {record['reason']}[/]")
-    for trouble in fates.lost:
+    for trouble in (*fates.complaints, *fates.lost):
         console.print(f"[bold magenta]suite-error[/] {trouble}")
     whole = [k for k, ends in faults.items() if all(r["fate"] != SURVIVED for r in ends.values())]
     console.print(

@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import date
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from gnomon.props.property import Property
 
 DEFAULT_CASES = 60
+_HERE = Path(__file__).parent
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -47,6 +49,23 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Iterator[None]
     if early_config.known_args_namespace.gnomon_quiet and "PYTEST_XDIST_WORKER" in os.environ:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     return (yield)
+
+
+class OwnModule(pytest.Module):
+    """One of our modules, under its one name: pytest would import it again as `props.…`, and put our folder first."""
+
+    def _getobj(self) -> Any:
+        return import_module(f"gnomon.props.{self.path.stem}")
+
+
+def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Our folder is a plain one, since pytest imports a package by a name of its own."""
+    return pytest.Dir.from_parent(parent, path=path) if path == _HERE else None
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    """A module of ours is imported by us."""
+    return OwnModule.from_parent(parent, path=module_path) if module_path.parent == _HERE else None
 
 
 @pytest.hookimpl(tryfirst=True)

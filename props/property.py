@@ -42,7 +42,7 @@ class Property:
     def read_case(self, text: str) -> Case:
         """The case that a failure of this property printed."""
         case: Case = read_case(text)
-        kind = get_type_hints(self.check)["case"]
+        kind: type[Case] = get_type_hints(self.check)["case"]
         if not isinstance(case, kind):
             raise MalformedCase(f"{self.name} takes no {type(case).__name__}")
         return case

@@ -3,10 +3,13 @@
 import io
 import json
 import os
+import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass, field
+from datetime import date
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ import click
 
 from gnomon.props.outcome import Status, Verdict, read
 
+SCHEMA = 1
 INI = Path(__file__).with_name("pytest.ini")
 # One thread a process: two pools of two on two cores wait for each other.
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
@@ -102,7 +106,7 @@ def run(
     arguments += [f"--timeout={timeout:g}", "--timeout-method=thread", "--gnomon-quiet"]
     for name, value in options.items():
         arguments += [f"{name}={v}" for v in value] if isinstance(value, tuple) else [f"{name}={value}"]
-    shield = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "", **ONE_THREAD}
+    shield = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "", "PYTEST_PLUGINS": "", **ONE_THREAD}
     os.environ.update(shield)
     said = io.StringIO()
     with redirect_stdout(said):
@@ -117,14 +121,22 @@ def examples_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "gnomon" / "examples"
 
 
-def write_jsonl(path: Path, header: Mapping[str, Any], verdicts: Sequence[Verdict], footer: Mapping[str, Any]) -> None:
-    """The run as lines of JSON: one that opens it, one per verdict, one that sums up."""
-    lines = [
-        {"kind": "run", **header},
-        *({"kind": "verdict", **v.record()} for v in verdicts),
-        {"kind": "summary", **footer},
-    ]
+def writable(path: Path | None) -> None:
+    """Refuse a path that can not be written, before the run and not after it."""
+    if path is not None and not path.parent.is_dir():
+        raise click.UsageError(f"cannot write {path}: there is no folder {path.parent}")
+    if path is not None and path.is_dir():
+        raise click.UsageError(f"cannot write {path}: it is a folder")
+
+
+def write_jsonl(
+    path: Path, header: Mapping[str, Any], records: Sequence[Mapping[str, Any]], footer: Mapping[str, Any]
+) -> None:
+    """The run as lines of JSON, as `schema.json` says: one that opens it, one per record, one that sums up."""
+    made = {"schema": SCHEMA, "gnomon": version("gnomon"), "date": date.today().isoformat(),
+            "python": platform.python_version()}  # fmt: skip
+    lines = [{"kind": "run", **made, **header}, *records, {"kind": "summary", **footer}]
     try:
-        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        path.write_text("".join(json.dumps(line, allow_nan=False) + "\n" for line in lines))
     except OSError as error:
         raise click.UsageError(f"cannot write {path}: {error.strerror}") from error

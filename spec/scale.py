@@ -75,8 +75,8 @@ UNIT_VARIANCE = Clause(
     proposition=SCALE,
     number="V.2.2",
     slug="unit-variance",
-    statement="For independent entries of mean 0 and variance 1 the raw logit has variance dₖ and the scaled one has 1, "
-    "at every head width.",
+    statement="For independent entries of mean 0 and variance 1 the raw logit has variance dₖ and the scaled one "
+    "has 1, at every head width.",
     formula=r"\mathrm{Var}\Big(\sum_{c=1}^{d_k} q_c k_c\Big) = d_k",
     kind=Kind.STAT,
     proven=True,

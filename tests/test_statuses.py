@@ -9,6 +9,7 @@ from commanding import gnomon
 from gnomon.impl.loading import described
 from gnomon.impl.reference import NumpyReference
 from gnomon.props import killing
+from gnomon.props.cases import attention_cases
 from gnomon.props.engine import Budget, examine
 from gnomon.props.outcome import Status, Verdict
 from gnomon.props.plugin import declared_gap
@@ -44,7 +45,7 @@ def verdict(status, clause="V.4.1", dtype="float32", implementation="mine"):
 
 def test_a_correct_implementation_holds():
     found = examine(named("zero_weight"), Subject(declaring(), "float32"), SMALL)
-    assert (found.status, found.message, found.cases) == (Status.HOLDS, "", 20)
+    assert (found.status, found.message, found.cases > 0) == (Status.HOLDS, "", True)
 
 
 def test_a_fault_is_violated():
@@ -52,9 +53,10 @@ def test_a_fault_is_violated():
     assert examine(named("zero_weight"), Subject(fault.implementation, "float32"), SMALL).status is Status.VIOLATED
 
 
-def test_too_few_cases_to_tell_the_faults_are_insensitive():
-    found = examine(named("equation"), Subject(declaring(), "float32"), Budget(cases=1))
-    assert found.status is Status.INSENSITIVE
+def test_cases_that_could_not_have_told_the_faults_are_insensitive():
+    one_key = attention_cases(queries=1, keys=1, head_pairs=((1, 1),), masked="none")
+    found = examine(replace(named("equation"), cases=lambda _: one_key), Subject(declaring(), "float32"), SMALL)
+    assert (found.status, "operands-exchanged" in found.undetected) == (Status.INSENSITIVE, True)
     assert found.message == f"its cases could not have shown: {', '.join(found.undetected)}"
 
 
@@ -83,15 +85,16 @@ def test_a_broken_operation_is_an_error():
 
 
 FAILING = """
-import gnomon.props.plugin as plugin
-from gnomon.props.property import properties
 from dataclasses import replace
-prop = next(p for p in properties() if p.name == "shift")
+from gnomon.props import test_attention
+
+
 def check(subject, case):
     raise ZeroDivisionError("ours")
     yield
-import gnomon.props.test_attention as module
-module.shift = replace(prop, check=check)
+
+
+test_attention.shift = replace(test_attention.shift, check=check)
 """
 
 
@@ -169,7 +172,7 @@ def test_a_waiver_excuses_what_it_names(status):
 
 
 @pytest.mark.parametrize(
-    "other", [{"clause": "V.4.2"}, {"implementation": "numpy"}, {"dtype": "float64"}], ids=lambda o: [*o][0]
+    "other", [{"clause": "V.4.2"}, {"implementation": "numpy"}, {"dtype": "float64"}], ids=lambda o: next(iter(o))
 )
 def test_a_waiver_excuses_nothing_else(other):
     assert apply((KNOWN,), verdict(Status.VIOLATED, **other), TODAY) == (Status.VIOLATED, "")
