@@ -21,7 +21,7 @@ from typing import Any, get_args, get_type_hints
 
 from gnomon.impl.faults import Fault, faults, faults_of
 from gnomon.impl.loading import installed
-from gnomon.props.command import QUICK
+from gnomon.props.command import USUAL
 from gnomon.props.property import Property, properties
 from gnomon.spec.card import Card, Clause, Mistake, Proposition
 from gnomon.spec.catalogue import TOPICS, foundations, propositions
@@ -301,14 +301,14 @@ def measure(names: list[str]) -> None:
 
 def conditions() -> Table:
     """Under which a table is measured; one that was measured under others is begun anew."""
-    return {"gnomon": version("gnomon"), "dtype": DTYPE, "cases": QUICK, "seed": 0, "libraries": libraries()}
+    return {"gnomon": version("gnomon"), "dtype": DTYPE, "cases": USUAL, "seed": 0, "libraries": libraries()}
 
 
 def checked(name: str) -> tuple[Mapping[str, str], str]:
     """The status of each clause, or in one sentence why there is none."""
     with TemporaryDirectory() as folder:
         out = Path(folder) / "run.jsonl"
-        options = ["check", name, "--quick", "--dtype", DTYPE, "--json", str(out)]
+        options = ["check", name, "--dtype", DTYPE, "--json", str(out)]
         done = subprocess.run([sys.executable, "-c", _COMMAND, *options], capture_output=True, text=True, check=False)
         if out.exists():
             summary = json.loads(out.read_text(encoding="utf-8").splitlines()[-1])

@@ -142,7 +142,6 @@ def search(hunt: Hunt, budget: Budget) -> None:
     def attempt(case: Any) -> None:
         hunt.try_case(case)
 
-    attempt.__qualname__ = f"{hunt.prop.id}-{hunt.subject.dtype}"  # the key of its cases in the database
     drawn = given(hunt.prop.cases(hunt.subject))(attempt)
     hypothesis.seed(budget.seed)(configured(drawn))()
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 import traceback
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -73,16 +72,14 @@ def pytest_pycollect_makeitem(
     collector: pytest.Module, name: str, obj: object
 ) -> list[pytest.Item | pytest.Collector] | None:
     """Items for a property, for a conformance line in a user's module, and for the matrix of faults."""
-    if "gnomon.props" not in sys.modules:
-        return None  # a test module that has nothing to do with us
-    from gnomon.props.conformance import Conformance
-    from gnomon.props.property import Property, properties
+    kind = type(obj).__name__ if type(obj).__module__.startswith("gnomon.props.") else ""
+    if kind == "Property":
+        return list(_items(collector, [obj], _named(collector.config)))  # type: ignore[list-item]
+    if kind == "Conformance":
+        from gnomon.props.property import properties
 
-    if isinstance(obj, Property):
-        return list(_items(collector, [obj], _named(collector.config)))
-    if isinstance(obj, Conformance):
-        return list(_items(collector, properties(), obj.implementation))
-    if type(obj).__name__ == "FaultRun":
+        return list(_items(collector, properties(), obj.implementation))  # type: ignore[attr-defined]
+    if kind == "FaultRun":
         from gnomon.props.killing import fault_items
 
         return list(fault_items(collector))
@@ -108,7 +105,9 @@ def _items(collector: Any, found: Iterable["Property"], name: str) -> Iterator["
             continue
         for dtype in config.getoption("--dtype") or implementation.declaration.dtypes:
             label = f"{prop.id}[{name}-{dtype}]"
-            yield ClauseItem.from_parent(collector, name=label, prop=prop, implementation=implementation, dtype=dtype)
+            # An id that is parsed from its text is the one that `--lf` will read back.
+            yield ClauseItem.from_parent(collector, name=label, nodeid=f"{collector.nodeid}::{label}",
+                                         prop=prop, implementation=implementation, dtype=dtype)  # fmt: skip
 
 
 def loaded(config: pytest.Config, name: str) -> "Implementation":
@@ -165,7 +164,8 @@ class ClauseItem(pytest.Item):
         try:
             if text:
                 return replay(self.prop, subject, self.prop.read_case(text.partition(":")[2]))
-            return declared_gap(self.prop, subject, examine(self.prop, subject, budget(self.config)))
+            looking = budget(self.config, self.prop, self.dtype)
+            return declared_gap(self.prop, subject, examine(self.prop, subject, looking))
         except Exception as error:
             return suite_error(self.prop, self.implementation.name, self.dtype, error)
 
@@ -191,14 +191,14 @@ class ClauseItem(pytest.Item):
 _LOADED = pytest.StashKey[dict[str, "Implementation"]]()
 
 
-def budget(config: pytest.Config) -> "Budget":
-    """How long to look, from the options."""
+def budget(config: pytest.Config, prop: "Property", dtype: str) -> "Budget":
+    """How long to look, from the options; what is found is kept in a folder for each property and dtype."""
     from hypothesis.database import DirectoryBasedExampleDatabase
 
     from gnomon.props.engine import Budget
 
     folder = config.getoption("--gnomon-examples")
-    database = DirectoryBasedExampleDatabase(folder) if folder else None
+    database = DirectoryBasedExampleDatabase(Path(folder) / f"{prop.id}-{dtype}") if folder else None
     return Budget(cases=config.getoption("--cases"), seed=config.getoption("--gnomon-seed"), database=database)
 
 

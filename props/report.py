@@ -1,5 +1,7 @@
 """What people see: progress while a run goes on, a verdict by chapter after it, failures that can be read aloud."""
 
+import os
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +16,9 @@ from gnomon.props.smoke import Smoke
 from gnomon.props.summary import by_clause, headline
 from gnomon.spec.catalogue import order, propositions
 
-console = Console(highlight=False, soft_wrap=True)
+# A pipe has no width of its own, and the eighty columns that are assumed then would cut tables.
+_WIDTH = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120
+console = Console(highlight=False, soft_wrap=True, width=_WIDTH)
 COLOURS = {
     Status.HOLDS: "green",
     Status.VIOLATED: "bold red",

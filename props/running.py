@@ -100,7 +100,7 @@ def run(
     """Run pytest on the target and return the verdicts in the order in which they came."""
     import pytest
 
-    arguments = [*target, "-c", str(INI), "-p", "no:cacheprovider", f"--rootdir={INI.parent}"]
+    arguments = [*target, "-c", str(INI), "--noconftest", "-p", "no:cacheprovider", f"--rootdir={INI.parent}"]
     arguments += [a for plugin in _PLUGINS for a in ("-p", plugin)]
     arguments += [f"--numprocesses={workers}", "--max-worker-restart=1000", "--dist=worksteal"]
     arguments += [f"--timeout={timeout:g}", "--timeout-method=thread", "--gnomon-quiet"]

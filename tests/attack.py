@@ -94,7 +94,8 @@ class Attack(Evaluator):
 
     def sigmoid(self, a: Disturbed) -> Disturbed:
         one = self.number(1.0)
-        return one / (one + self.exp(a.like(-a.tensor)))
+        power = self.store(self.exp(a.like(-a.tensor)), "steps")
+        return one / self.store(one + power, "steps")
 
     def rectify(self, a: Disturbed) -> Disturbed:
         return Disturbed(torch.relu(a.tensor), self, a.stored)
