@@ -3,7 +3,7 @@
 A case is a small frozen record that prints as one line and is read back from it, so that every failure replays.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any, Self
@@ -24,6 +24,7 @@ WIDTHS = (1, 2, 3, 4, 5, 8, 16, 64)
 # Pairs of query and key-value heads: alone, equal, one shared, and between, also where h_kv is unlike h/h_kv.
 HEADS = ((1, 1), (2, 2), (2, 1), (3, 3), (4, 2), (3, 1), (6, 2), (6, 3), (8, 2))
 MASKS = ("none", "causal", "boolean", "additive", "bias")
+SQUARE_HEADS = tuple((n, n) for n in (1, 2, 3, 4))
 SEEDS = st.integers(0, 2**32 - 1)
 
 
@@ -146,6 +147,18 @@ def filled(case: Case, rng: Rng, form: Format, *shape: int) -> Floats:
     return round_to(REGIMES[case.regime](rng, shape), form)
 
 
+def _drawn(
+    kind: Callable[..., Case], given: dict[str, Any], pairs: Sequence[tuple[int, int]] | None = None, **fields: Strategy
+) -> Strategy:
+    """Cases of a kind: regime, seed and the fields as they are drawn, unless a value or a strategy is given for one."""
+    usual = {"regime": st.sampled_from(tuple(REGIMES)), "seed": SEEDS, **fields}
+    drawn = usual | {n: v if isinstance(v, st.SearchStrategy) else st.just(v) for n, v in given.items()}
+    if pairs is None:
+        return st.builds(kind, **drawn)
+    shared = st.sampled_from(tuple(pairs))
+    return st.builds(lambda pair, **rest: kind(heads=pair[0], kv_heads=pair[1], **rest), shared, **drawn)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionCase(Case):
     """Attention: its lengths, widths and heads, and how a mask is given."""
@@ -194,25 +207,17 @@ class AttentionCase(Case):
         return {"mask": np.where(permitted, round_to(bias, form), -np.inf), **window}
 
 
-def attention_cases(**given: Any) -> Strategy:
+def attention_cases(*, head_pairs: Sequence[tuple[int, int]] = HEADS, **given: Any) -> Strategy:
     """Attention cases; a keyword fixes a field, by a value or a strategy."""
-    drawn: dict[str, Strategy] = {
-        "regime": st.sampled_from(tuple(REGIMES)),
-        "seed": SEEDS,
-        "batch": st.sampled_from((1, 2, 3)),
-        "queries": st.sampled_from(LENGTHS),
-        "keys": st.sampled_from(LENGTHS),
-        "width": st.sampled_from(WIDTHS),
-        "value_width": st.sampled_from(WIDTHS[:6]),
-    }
-    pairs = given.pop("head_pairs", HEADS)
-    drawn |= {name: v if isinstance(v, st.SearchStrategy) else st.just(v) for name, v in given.items()}
-    if {"heads", "kv_heads"} & set(given):
-        return st.builds(AttentionCase, **drawn)
-    return st.builds(
-        lambda pair, **rest: AttentionCase(heads=pair[0], kv_heads=pair[1], **rest),
-        st.sampled_from(pairs),
-        **drawn,
+    return _drawn(
+        AttentionCase,
+        given,
+        head_pairs,
+        batch=st.sampled_from((1, 2, 3)),
+        queries=st.sampled_from(LENGTHS),
+        keys=st.sampled_from(LENGTHS),
+        width=st.sampled_from(WIDTHS),
+        value_width=st.sampled_from(WIDTHS[:6]),
     )
 
 
@@ -246,18 +251,16 @@ class LinearCase(Case):
 
 def linear_cases(**given: Any) -> Strategy:
     """Linear cases; a keyword fixes a field, by a value or a strategy."""
-    drawn: dict[str, Strategy] = {
-        "regime": st.sampled_from(tuple(REGIMES)),
-        "seed": SEEDS,
-        "batch": st.sampled_from((1, 2, 3)),
-        "time": st.sampled_from(LENGTHS),
-        "inner": st.sampled_from(WIDTHS),
-        "outer": st.sampled_from(WIDTHS),
-        "depth": st.integers(2, 4),
-        "biased": st.booleans(),
-    }
-    drawn |= {name: v if isinstance(v, st.SearchStrategy) else st.just(v) for name, v in given.items()}
-    return st.builds(LinearCase, **drawn)
+    return _drawn(
+        LinearCase,
+        given,
+        batch=st.sampled_from((1, 2, 3)),
+        time=st.sampled_from(LENGTHS),
+        inner=st.sampled_from(WIDTHS),
+        outer=st.sampled_from(WIDTHS),
+        depth=st.integers(2, 4),
+        biased=st.booleans(),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,19 +289,17 @@ class FeedForwardCase(Case):
 
 def feed_forward_cases(**given: Any) -> Strategy:
     """Feed-forward cases; a keyword fixes a field, by a value or a strategy."""
-    drawn: dict[str, Strategy] = {
-        "regime": st.sampled_from(tuple(REGIMES)),
-        "seed": SEEDS,
-        "batch": st.sampled_from((1, 2)),
-        "time": st.sampled_from(LENGTHS[:5]),
-        "width": st.sampled_from(WIDTHS[:6]),
-        "hidden": st.sampled_from(WIDTHS[:7]),
-        "activation": st.sampled_from(ACTIVATIONS),
-        "gated": st.booleans(),
-        "biased": st.booleans(),
-    }
-    drawn |= {name: v if isinstance(v, st.SearchStrategy) else st.just(v) for name, v in given.items()}
-    return st.builds(FeedForwardCase, **drawn)
+    return _drawn(
+        FeedForwardCase,
+        given,
+        batch=st.sampled_from((1, 2)),
+        time=st.sampled_from(LENGTHS[:5]),
+        width=st.sampled_from(WIDTHS[:6]),
+        hidden=st.sampled_from(WIDTHS[:7]),
+        activation=st.sampled_from(ACTIVATIONS),
+        gated=st.booleans(),
+        biased=st.booleans(),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,21 +336,17 @@ class MultiHeadCase(Case):
         return filled(self, self.rng, form, self.batch, self.time, self.width)
 
 
-def multi_head_cases(**given: Any) -> Strategy:
+def multi_head_cases(*, head_pairs: Sequence[tuple[int, int]] = SQUARE_HEADS, **given: Any) -> Strategy:
     """Multi-head cases; a keyword fixes a field, by a value or a strategy."""
-    drawn: dict[str, Strategy] = {
-        "regime": st.sampled_from(("ordinary", "near-ties", "heavy-tails", "powers-of-two")),
-        "seed": SEEDS,
-        "batch": st.sampled_from((1, 2, 3)),
-        "time": st.sampled_from(LENGTHS[:6]),
-        "head_width": st.sampled_from((1, 2, 3, 4, 8)),
-        "biased": st.booleans(),
-        "causal": st.booleans(),
-    }
-    pairs = given.pop("head_pairs", tuple((h, h) for h in (1, 2, 3, 4)))
-    drawn |= {name: v if isinstance(v, st.SearchStrategy) else st.just(v) for name, v in given.items()}
-    return st.builds(
-        lambda pair, **rest: MultiHeadCase(heads=pair[0], kv_heads=pair[1], **rest), st.sampled_from(pairs), **drawn
+    return _drawn(
+        MultiHeadCase,
+        {"regime": st.sampled_from(("ordinary", "near-ties", "heavy-tails", "powers-of-two")), **given},
+        head_pairs,
+        batch=st.sampled_from((1, 2, 3)),
+        time=st.sampled_from(LENGTHS[:6]),
+        head_width=st.sampled_from((1, 2, 3, 4, 8)),
+        biased=st.booleans(),
+        causal=st.booleans(),
     )
 
 
