@@ -68,8 +68,9 @@ def close(what: str, got: Any, want: Any, allowed: Any) -> Comparison:
 
 
 def between(what: str, got: Any, low: Any, high: Any, allowed: Any) -> Comparison:
-    """`got` lies between `low` and `high`, give or take `allowed`."""
-    return close(what, got, np.clip(got, low, high), allowed)
+    """`got` lies between `low` and `high`, give or take `allowed`; NaN lies nowhere."""
+    nearest = np.clip(got, low, high)
+    return close(what, got, np.where(np.isnan(nearest), low, nearest), allowed)
 
 
 def same(what: str, got: Any, want: Any) -> Comparison:

@@ -50,6 +50,16 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Iterator[None]
     return (yield)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """A run of the command leaves nothing in the folder where it was typed."""
+    if config.getoption("--gnomon-quiet") and hasattr(config, "workerinput"):
+        from hypothesis.configuration import set_hypothesis_home_dir
+
+        from gnomon.props.running import examples_folder
+
+        set_hypothesis_home_dir(examples_folder().with_name("hypothesis"))
+
+
 class OwnModule(pytest.Module):
     """One of our modules, under its one name: pytest would import it again as `props.…`, and put our folder first."""
 

@@ -29,7 +29,7 @@ SMALL_LITERALS = {
     ("props/test_scale.py", 1e-9): "the error probability of a statistical test",
     ("impl/faults/masks.py", 1e-4): "the leak that the fault makes",
     ("impl/faults/masks.py", 1e-9): "the penalty that the fault writes for -1e9",
-    ("impl/faults/masks.py", 1e-40): "the weight below which the fault sees nothing",
+    ("impl/faults/masks.py", 1e-40): "the fainter leak of another",
 }
 DERIVES_BOUNDS = {"spec/bounds.py", "spec/precision.py"}
 

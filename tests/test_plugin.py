@@ -124,6 +124,14 @@ def test_other_tests_pay_nothing_for_the_plugin(run, tmp_path):
     assert (ran.code, "clauses" in ran.out) == (0, False), ran.out
 
 
+def test_the_command_leaves_nothing_where_it_was_typed(check, tmp_path):
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "mine.py").write_text((MINIATURES / "mine.py").read_text())
+    assert check("mine", "--clause", "V.1.4", cwd=folder).statuses == {"V.1.4": "holds"}
+    assert [p.name for p in folder.iterdir()] == ["mine.py"]
+
+
 HOSTILE = {
     "pytest.ini": "[pytest]\naddopts = --no-such-option\npython_functions = nothing\n",
     "conftest.py": "raise RuntimeError('a conftest of somebody else')\n",

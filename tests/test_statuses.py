@@ -1,5 +1,6 @@
 """Every status occurs, is counted against a denominator, and makes the exit code that it should."""
 
+import json
 from dataclasses import replace
 from datetime import date
 
@@ -260,6 +261,7 @@ def test_an_undeclared_convention_is_measured(axis):
 
 
 def test_the_datasheet_reports_what_was_not_declared():
-    ran = gnomon("datasheet", "noisy.py", "--dtype", "float32")
-    row = next(line for line in ran.out.splitlines() if line.startswith("alignment "))
-    assert row.split()[:4] == ["alignment", "float32", "not", "declared"]
+    rows = json.loads(gnomon("datasheet", "declines.py", "--dtype", "float32", "--json").out)["rows"]
+    alignment = next(row for row in rows if row["axis"] == "alignment")
+    seen = alignment["declared"], alignment["measured"], alignment["agrees"]
+    assert seen == ("not declared", "bottom-right", "")
