@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gnomon.props.outcome import Status
+from gnomon.spec.catalogue import order
 
 FOLDER = Path(__file__).with_name("sets")
 
@@ -20,7 +21,7 @@ class Requirement:
         """What is missing, as sentences."""
         held = {number for number, status in found.items() if status is Status.HOLDS}
         if self.numbers:
-            missing = sorted(self.numbers - held)
+            missing = sorted(self.numbers - held, key=order)
             return [f"required set {self.name}: {', '.join(missing)} did not hold"] if missing else []
         return [f"{len(held)} clauses hold where {self.least} are required"] if len(held) < self.least else []
 

@@ -41,7 +41,8 @@ def find(number: str) -> Card:
     if number in known:
         return known[number]
     stem = re.sub(r"\.?[^.]*$", "", number)
-    near = [n for n in sorted(known, key=order) if stem and n.startswith(stem + ".")]
+    siblings = (n for n in sorted(known, key=order) if n.count(".") == number.count("."))
+    near = [n for n in siblings if stem and n.startswith(stem + ".")]
     hint = f"; there are {', '.join(near)}" if near else "; `gnomon list` prints all numbers"
     raise KeyError(f"there is no clause or proposition {number}{hint}")
 
