@@ -1,15 +1,17 @@
 """The engine: Hypothesis hunts for a case that breaks a property; faults say whether it could have found one."""
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import hypothesis
 from hypothesis import Phase, given, settings
-from hypothesis.database import ExampleDatabase
 from hypothesis.errors import FlakyFailure
 
 from gnomon.impl.faults import Fault, faults_of
+from gnomon.props.cases import MalformedCase
+from gnomon.props.found import Found
 from gnomon.props.judge import Comparison, Violation
 from gnomon.props.outcome import Declined, ImplementationFailed, Status, Verdict
 from gnomon.props.property import Property
@@ -23,12 +25,12 @@ _COMPILED_SHARE = 0.35  # of the cases, where each new shape costs a tenth of a 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """How long to look: cases per property and dtype, the seed of their draw, and where found ones are kept."""
+    """How long to look: cases per property and dtype, the seed of their draw, and where those that break it are."""
 
     cases: int = 60
     seed: int = 0
     shrink: bool = True
-    database: ExampleDatabase | None = None
+    found: Found | None = None
     sensitivity: bool = True
 
 
@@ -44,10 +46,15 @@ class Hunt:
     margin: float = 0.0
     last: Any = None
 
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What a case is remembered under."""
+        return self.subject.implementation.name, self.prop.id, self.subject.dtype
+
     def try_case(self, case: Any) -> None:
         """Judge one case; a violation or a failure is raised, what is not offered is counted."""
         try:
-            margin = self._judged(case)
+            margin = self.judge(case)
         except Declined as reason:
             plain = case.plain() if self.prop.plain else case
             if plain != case:
@@ -63,7 +70,8 @@ class Hunt:
         if len(self.judged) < _KEPT_CASES:
             self.judged.append(case)
 
-    def _judged(self, case: Any) -> float | None:
+    def judge(self, case: Any) -> float | None:
+        """Judge one case without counting it."""
         self.last = case
         self.subject.calls.clear()
         return judge(self.prop, self.subject, case)
@@ -94,14 +102,29 @@ def examine(prop: Property, subject: Subject, budget: Budget) -> Verdict:
     except ImplementationFailed as broken:
         return _verdict(hunt, Status.ERROR, started, message=str(broken))
     try:
+        try_again(hunt, budget)
         search(hunt, budget)
     except Violation as violation:
-        return _failed(hunt, Status.VIOLATED, started, violation.comparison)
+        verdict = _failed(hunt, Status.VIOLATED, started, violation.comparison)
     except ImplementationFailed as failure:
-        return _failed(hunt, Status.ERROR, started, str(failure))
+        verdict = _failed(hunt, Status.ERROR, started, str(failure))
     except FlakyFailure as flaky:
-        return _flaky(hunt, started, flaky)
-    return _held(hunt, budget, started)
+        verdict = _flaky(hunt, started, flaky)
+    else:
+        return _held(hunt, budget, started)
+    if budget.found is not None:
+        budget.found.keep(str(hunt.last), *hunt.key)
+    return verdict
+
+
+def try_again(hunt: Hunt, budget: Budget) -> None:
+    """Judge the case that broke the property in an earlier run, if there was one."""
+    text = None if budget.found is None else budget.found.recall(*hunt.key)
+    if budget.found is None or text is None:
+        return
+    with suppress(Declined, MalformedCase):  # of another version, or no longer offered
+        hunt.judge(hunt.prop.read_case(text))
+    budget.found.forget(*hunt.key)
 
 
 def _flaky(hunt: Hunt, started: float, flaky: FlakyFailure) -> Verdict:
@@ -129,11 +152,11 @@ def finds(prop: Property, subject: Subject, budget: Budget) -> bool:
 
 def search(hunt: Hunt, budget: Budget) -> None:
     """Try drawn cases until one fails, and shrink that one."""
-    phases = [Phase.reuse, Phase.generate, Phase.target]
+    phases = [Phase.generate, Phase.target]
     configured = settings(
         max_examples=_examples(hunt, budget),
         deadline=None,
-        database=budget.database,
+        database=None,
         phases=phases + [Phase.shrink] * budget.shrink,
         print_blob=False,
         report_multiple_bugs=False,

@@ -174,7 +174,7 @@ class ClauseItem(pytest.Item):
         try:
             if text:
                 return replay(self.prop, subject, self.prop.read_case(text.partition(":")[2]))
-            looking = budget(self.config, self.prop, self.dtype)
+            looking = budget(self.config)
             return declared_gap(self.prop, subject, examine(self.prop, subject, looking))
         except Exception as error:
             return suite_error(self.prop, self.implementation.name, self.dtype, error)
@@ -201,15 +201,14 @@ class ClauseItem(pytest.Item):
 _LOADED = pytest.StashKey[dict[str, "Implementation"]]()
 
 
-def budget(config: pytest.Config, prop: "Property", dtype: str) -> "Budget":
-    """How long to look, from the options; what is found is kept in a folder for each property and dtype."""
-    from hypothesis.database import DirectoryBasedExampleDatabase
-
+def budget(config: pytest.Config) -> "Budget":
+    """How long to look, and where cases that broke something are kept, from the options."""
     from gnomon.props.engine import Budget
+    from gnomon.props.found import Found
 
     folder = config.getoption("--gnomon-examples")
-    database = DirectoryBasedExampleDatabase(Path(folder) / f"{prop.id}-{dtype}") if folder else None
-    return Budget(cases=config.getoption("--cases"), seed=config.getoption("--gnomon-seed"), database=database)
+    found = Found(Path(folder)) if folder else None
+    return Budget(cases=config.getoption("--cases"), seed=config.getoption("--gnomon-seed"), found=found)
 
 
 def declared_gap(prop: "Property", subject: Any, verdict: "Verdict") -> "Verdict":

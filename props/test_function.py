@@ -97,20 +97,33 @@ def _attention_cases(subject: Subject) -> Strategy:
     )
 
 
-def calls(subject: Subject) -> Strategy:
-    """Cases of every operation that the subject offers."""
-    offered: list[Strategy] = []
-    if subject.offers("attention"):
-        offered += 3 * [_attention_cases(subject)]  # it has the most ways to go wrong
-    if subject.offers("multi_head_attention"):
-        offered.append(multi_head_cases(causal=False) if not subject.offers(*_CAUSAL) else multi_head_cases())
-    if subject.offers("linear"):
-        offered.append(linear_cases())
-    if subject.offers("feed_forward"):
-        offered.append(feed_forward_cases())
+def by_operation(subject: Subject) -> dict[str, Strategy]:
+    """The cases of each operation that the subject offers; the elementwise ones count as one."""
+    heads = multi_head_cases() if subject.offers(*_CAUSAL) else multi_head_cases(causal=False)
+    cases = {
+        "attention": _attention_cases(subject),
+        "multi_head_attention": heads,
+        "linear": linear_cases(),
+        "feed_forward": feed_forward_cases(),
+    }
+    offered = {operation: strategy for operation, strategy in cases.items() if subject.offers(operation)}
     if any(subject.offers(n) for n in (*ACTIVATIONS, "softmax")):
-        offered.append(feed_forward_cases(hidden=1, gated=False))
-    return st.one_of(offered) if offered else attention_cases()
+        offered["elementwise"] = feed_forward_cases(hidden=1, gated=False)
+    return offered
+
+
+def calls(subject: Subject) -> Strategy:
+    """Cases of every operation that the subject offers, most of them of attention, which has most ways to go wrong."""
+    offered = by_operation(subject)
+    return st.one_of(*offered.values(), *2 * [offered.get("attention", attention_cases())])
+
+
+def forked_calls(subject: Subject) -> Strategy:
+    """Cases of the operations that can be had by more than one path or in more than one form."""
+    forms = {"attention"} if subject.offers("attention", "causal", "mask") else set()
+    offered = by_operation(subject)
+    forked = [cases for operation, cases in offered.items() if subject.paths(operation) or operation in forms]
+    return st.one_of(*forked) if forked else calls(subject)
 
 
 _CAUSAL = ("multi_head_attention", "causal")
@@ -213,7 +226,7 @@ def _repeated_rows(a: Any) -> Any:
     return np.broadcast_to(a[:1], a.shape) if np.ndim(a) > 1 else a
 
 
-@checks(spec.EVERY_PATH, calls, needs=())
+@checks(spec.EVERY_PATH, forked_calls, needs=())
 def every_path(subject: Subject, case: Case) -> Comparisons:
     """Every path, and the causal mask said in every form, gives what the usual call gives."""
     asked = request(subject, case)
