@@ -6,7 +6,7 @@ from importlib import import_module
 from gnomon.spec.card import Card, Clause, Mistake, Proposition, cards
 
 # The rooms of the house; a proposition has the same address in spec/, props/, impl/faults/ and docs/.
-TOPICS = ("function", "linear", "attention", "scale", "heads", "masks")
+TOPICS = ("function", "linear", "attention", "scale", "heads", "masks", "memory", "parameters")
 
 for _topic in TOPICS:
     import_module(f"gnomon.spec.{_topic}")

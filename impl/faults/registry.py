@@ -9,7 +9,7 @@ from gnomon.impl.loading import Implementation, described
 from gnomon.impl.reference import NumpyReference
 from gnomon.spec.card import Clause, Mistake, owner_of
 
-TOPICS = ("function", "linear", "attention", "scale", "heads", "masks")
+TOPICS = ("function", "linear", "attention", "scale", "heads", "masks", "memory", "parameters")
 
 _faults: dict[Mistake, type[NumpyReference]] = {}
 _controls: "list[Control]" = []
