@@ -16,6 +16,7 @@ from typing import Any
 from gnomon.impl.declaration import Declaration
 from gnomon.impl.frameworks import imported_by
 
+COUNTS = ("parameter_count", "score_bytes", "cache_bytes", "crossing_length")
 OPERATIONS = (
     "linear",
     "relu",
@@ -26,6 +27,7 @@ OPERATIONS = (
     "attention",
     "multi_head_attention",
     "feed_forward",
+    *COUNTS,
 )
 _EXTRAS = {
     "torch": "torch",

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from gnomon.impl.declaration import Declaration
+from gnomon.spec.configuration import Configuration
 from gnomon.spec.conventions import Conventions
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -81,6 +82,61 @@ class NumpyReference:
     def project(self, x: Array, parameters: Parameters, name: str) -> Array:
         """The linear layer of that name among the parameters."""
         return self.linear(x, parameters[f"{name}_weight"], parameters.get(f"{name}_bias"))
+
+    # Counts, in whole numbers, of a configuration.
+
+    def parameter_count(self, configuration: Configuration) -> int:
+        """Every parameter, once."""
+        c = configuration
+        norm = self.norm_parameters(c)
+        block = self.attention_parameters(c) + self.feed_forward_parameters(c) + c.norms * norm
+        tables = (c.vocabulary + c.positions + c.segments) * c.width + norm * c.embedding_norm
+        head = norm * c.final_norm + self.unembedding_parameters(c) + (c.width + 1) * c.width * c.pooler
+        return tables + c.layers * block + head
+
+    def attention_parameters(self, c: Configuration) -> int:
+        """The four projections of a block."""
+        query, shared = c.heads * c.head_width, c.kv_heads * c.head_width
+        inward = self.matrix(c.width, query, c.qkv_bias) + 2 * self.matrix(c.width, shared, c.qkv_bias)
+        return inward + self.matrix(query, c.width, c.output_bias)
+
+    def feed_forward_parameters(self, c: Configuration) -> int:
+        """The two or three matrices of a block's feed-forward network."""
+        inward = (2 if c.gated else 1) * self.matrix(c.width, c.feed_forward, c.feed_forward_bias)
+        return inward + self.matrix(c.feed_forward, c.width, c.feed_forward_bias)
+
+    def norm_parameters(self, c: Configuration) -> int:
+        """A gain for every feature and, in LayerNorm, a shift."""
+        return c.width * (2 if c.norm == "layer" else 1)
+
+    def unembedding_parameters(self, c: Configuration) -> int:
+        """A table of its own unless it is tied, and a bias if it has one."""
+        return c.vocabulary * c.width * (not c.tied) + c.vocabulary * c.unembedding_bias
+
+    def matrix(self, inward: int, outward: int, biased: bool) -> int:
+        """One linear layer."""
+        return inward * outward + outward * biased
+
+    def score_bytes(self, configuration: Configuration, length: int, *, batch: int = 1, item: int = 2) -> int:
+        """The score matrices of all heads of one layer."""
+        return self.score_matrices(configuration, batch) * length**2 * item
+
+    def score_matrices(self, c: Configuration, batch: int) -> int:
+        """How many score matrices a layer has."""
+        return c.heads * batch
+
+    def cache_bytes(self, configuration: Configuration, length: int, *, batch: int = 1, item: int = 2) -> int:
+        """Keys and values of all layers."""
+        return 2 * configuration.layers * self.cached_width(configuration) * length * batch * item
+
+    def cached_width(self, c: Configuration) -> int:
+        """The numbers of a key, or of a value, that a layer keeps for a token."""
+        return c.kv_heads * c.head_width
+
+    def crossing_length(self, configuration: Configuration, *, batch: int = 1) -> int:
+        """The first length at which the score matrices of a layer take more than the weights, in one format."""
+        matrices = self.score_matrices(configuration, batch)
+        return math.isqrt(self.parameter_count(configuration) // matrices) + 1
 
     # Attention.
 

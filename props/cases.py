@@ -12,6 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from gnomon.spec.bounds import round_to
+from gnomon.spec.configuration import CONFIGURATIONS, Configuration
 from gnomon.spec.evaluators import Floats, Mask
 from gnomon.spec.linear import ACTIVATIONS
 from gnomon.spec.precision import Format
@@ -350,7 +351,56 @@ def multi_head_cases(*, head_pairs: Sequence[tuple[int, int]] = SQUARE_HEADS, **
     )
 
 
-KINDS: tuple[type[Case], ...] = (AttentionCase, LinearCase, FeedForwardCase, MultiHeadCase)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountCase(Case):
+    """A configuration to count: a named model, or one of its own shape; and a length, a batch and bytes a number."""
+
+    name: str = ""
+    layers: int = 1
+    heads: int = 1
+    kv_heads: int = 1
+    head_width: int = 1
+    gated: bool = False
+    layer_norm: bool = False
+    biased: bool = False
+    tied: bool = False
+    length: int = 1
+    batch: int = 1
+    item: int = 2
+
+    @property
+    def configuration(self) -> Configuration:
+        """The named model, or a small one whose width its heads need not fill."""
+        if self.name:
+            return CONFIGURATIONS[self.name]
+        width = 3 + self.heads * self.head_width
+        return Configuration(
+            vocabulary=11 * width, width=width, layers=self.layers, heads=self.heads, kv_heads=self.kv_heads,
+            head_width=self.head_width, feed_forward=4 * width, gated=self.gated, tied=self.tied,
+            norm="layer" if self.layer_norm else "rms", positions=7 * self.layer_norm, qkv_bias=self.biased,
+            output_bias=self.biased, feed_forward_bias=self.biased,
+        )  # fmt: skip
+
+
+def count_cases(**given: Any) -> Strategy:
+    """Configurations of every kind; a keyword fixes a field, by a value or a strategy."""
+    return _drawn(
+        CountCase,
+        given,
+        HEADS,
+        layers=st.integers(1, 6),
+        head_width=st.sampled_from(WIDTHS),
+        gated=st.booleans(),
+        layer_norm=st.booleans(),
+        biased=st.booleans(),
+        tied=st.booleans(),
+        length=st.integers(1, 4096),
+        batch=st.integers(1, 8),
+        item=st.sampled_from((1, 2, 4, 8)),
+    )
+
+
+KINDS: tuple[type[Case], ...] = (AttentionCase, LinearCase, FeedForwardCase, MultiHeadCase, CountCase)
 
 
 def read_case(text: str) -> Case:

@@ -134,6 +134,21 @@ def graph(number: str) -> None:
     print_graph(*_cards((number,)))
 
 
+@main.command()
+@click.argument("configuration", metavar="CONFIG")
+@click.option("--batch", type=click.IntRange(1), default=1, show_default=True, help="Rows at once.")
+@click.option("--bytes", "item", type=click.IntRange(1), default=2, show_default=True, help="Bytes a number.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def count(configuration: str, batch: int, item: int, as_json: bool) -> None:
+    """Count the parameters, scores and cache of CONFIG: a named model, or `2017` for that paper's table."""
+    from gnomon.props.counting import print_counts, print_paper_table
+
+    if configuration == "2017":
+        print_paper_table()
+    else:
+        print_counts(configuration, batch, item, as_json)
+
+
 def _cards(numbers: tuple[str, ...]) -> list[Any]:
     from gnomon.spec.catalogue import find
 

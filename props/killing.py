@@ -51,7 +51,8 @@ def fault_items(collector: Any) -> Iterator[pytest.Item]:
     for fault in faults():
         if only is not None and fault.clause.number not in only:
             continue
-        for dtype in dtypes or fault.implementation.declaration.dtypes:
+        asked = dtypes or fault.implementation.declaration.dtypes
+        for dtype in asked[:1] if fault.clause.counts else asked:
             label = f"{fault.clause.number}-{fault.mistake.slug}[{dtype}]"
             yield FateItem.from_parent(collector, name=label, fault=fault, dtype=dtype)
     for control in controls() if only is None else ():

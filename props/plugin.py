@@ -113,7 +113,8 @@ def _items(collector: Any, found: Iterable["Property"], name: str) -> Iterator["
             continue
         if text and prop.name != case:
             continue
-        for dtype in config.getoption("--dtype") or implementation.declaration.dtypes:
+        dtypes = config.getoption("--dtype") or implementation.declaration.dtypes
+        for dtype in dtypes[:1] if prop.clause.counts else dtypes:
             label = f"{prop.id}[{name}-{dtype}]"
             # An id that is parsed from its text is the one that `--lf` will read back.
             yield ClauseItem.from_parent(collector, name=label, nodeid=f"{collector.nodeid}::{label}",

@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from gnomon.impl.loading import OPERATIONS, CannotLoad, Implementation, load
+from gnomon.impl.loading import COUNTS, OPERATIONS, CannotLoad, Implementation, load
 from gnomon.props.outcome import Declined, ImplementationFailed
+from gnomon.spec.configuration import CONFIGURATIONS
 
 LIMIT_SECONDS = 60.0
 _POLL_SECONDS = 0.02
@@ -132,10 +133,18 @@ def _child(arguments: dict[str, Any]) -> None:
                 log.write(json.dumps(event | _tried(Subject(implementation, dtype), operation)) + "\n")
 
 
-def _tried(subject: Any, operation: str) -> dict[str, Any]:
-    arrays, options, shape = _examples(subject, operation)
-    try:
+def _call(subject: Any, operation: str) -> None:
+    if operation in COUNTS:
+        lengths = () if operation in ("parameter_count", "crossing_length") else (8,)
+        subject.count(operation, CONFIGURATIONS["gpt2"], *lengths)
+    else:
+        arrays, options, shape = _examples(subject, operation)
         subject.call(operation, *arrays, shape=shape, **options)
+
+
+def _tried(subject: Any, operation: str) -> dict[str, Any]:
+    try:
+        _call(subject, operation)
     except Declined:
         return {"works": True}  # it answers: what it declines is counted clause by clause
     except ImplementationFailed as failure:

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from gnomon.impl.frameworks import Framework, NotAnArray, framework
 from gnomon.impl.loading import Implementation
 from gnomon.props.outcome import Declined, ImplementationFailed
+from gnomon.spec.configuration import Configuration
 from gnomon.spec.conventions import Conventions
 from gnomon.spec.evaluators import Floats
 from gnomon.spec.precision import Precision, declared
@@ -97,6 +99,15 @@ class Subject:
         """Its linear layer; output `[..., out]`."""
         arrays = (x, weight) if bias is None else (x, weight, bias)
         return self.call("linear", *arrays, shape=(*x.shape[:-1], weight.shape[0]))
+
+    def count(self, operation: str, configuration: Configuration, *lengths: int, **options: int) -> int:
+        """A whole number that it computes of a configuration."""
+        self.require(operation, *options)
+        result = _guarded(operation, self.implementation.operations[operation], [configuration, *lengths], options)
+        try:
+            return index(result)
+        except TypeError as error:
+            raise ImplementationFailed(f"{operation} returned {result!r} where a whole number is due") from error
 
     def call(
         self,
@@ -200,7 +211,13 @@ def _guarded(operation: str, function: Callable[..., Any], arrays: list[Any], op
         ) from error
 
 
+def _kind(argument: Any) -> str:
+    if isinstance(argument, Mapping):
+        return f"{len(argument)} parameters"
+    return str(tuple(argument.shape)) if hasattr(argument, "shape") else str(argument)
+
+
 def _described(arrays: list[Any], options: Mapping[str, Any]) -> str:
-    shapes = [f"{len(a)} parameters" if isinstance(a, Mapping) else str(tuple(a.shape)) for a in arrays]
+    shapes = [_kind(a) for a in arrays]
     words = [f"{n}={tuple(v.shape) if hasattr(v, 'shape') else v}" for n, v in options.items()]
     return ", ".join([*shapes, *words])

@@ -113,6 +113,11 @@ class Clause:
             _require(self, taken is None, f"shares the mistake {mistake.slug!r}")
         _enter(self)
 
+    @property
+    def counts(self) -> bool:
+        """Whether it is decided in whole numbers alone, so that no dtype enters."""
+        return self.level == (Level.COUNT,)
+
     def __repr__(self) -> str:
         return f"<{self.number} {self.slug}>"
 

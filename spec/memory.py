@@ -19,7 +19,7 @@ def cache_bytes(c: Configuration, length: int, *, batch: int = 1, item: int = 2)
     return 2 * c.layers * c.kv_heads * c.head_width * length * batch * item
 
 
-def crossing_length(c: Configuration, *, batch: int = 1, item: int = 2) -> int:
+def crossing_length(c: Configuration, *, batch: int = 1) -> int:
     """The first length at which the score matrices of one layer exceed the weights in the same format."""
     return isqrt(parameter_count(c) // (batch * c.heads)) + 1
 
@@ -78,8 +78,8 @@ CACHE = Clause(
     proposition=MEMORY,
     number="V.5.2",
     slug="cache",
-    statement="The key-value cache takes 2 · layers · key-value heads · head width · length · batch numbers, which gives "
-    "the published figures a token of real models.",
+    statement="The key-value cache takes 2 · layers · key-value heads · head width · length · batch numbers, which "
+    "gives the published figures a token of real models.",
     formula=r"2\,L\,h_{kv}\,d_h\,n\,b\,w",
     kind=Kind.COUNT,
     level=(Level.COUNT,),

@@ -9,7 +9,10 @@ from gnomon.props.cases import read_case
 from gnomon.props.smoke import smoke
 from gnomon.spec.scale import MEASURED_SCALE
 
-OPERATIONS = "linear, relu, gelu, gelu_tanh, silu, softmax, attention, multi_head_attention, feed_forward"
+OPERATIONS = (
+    "linear, relu, gelu, gelu_tanh, silu, softmax, attention, multi_head_attention, feed_forward, "
+    "parameter_count, score_bytes, cache_bytes, crossing_length"
+)
 CLAUSES = ("--clause", "V.1.6", "--clause", "II.1.1")  # one of attention, one of the linear layer beside it
 SECONDS = 5  # the limit that the fixture sets
 SLACK = 12  # for the start of the processes, on a busy machine

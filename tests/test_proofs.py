@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,11 +14,13 @@ from gnomon.spec.catalogue import clauses, order
 from gnomon.spec.constants import inverse_root
 from gnomon.spec.heads import multi_head_attention
 from gnomon.spec.linear import AFFINE, linear
+from gnomon.spec.parameters import attention_parameters
 from gnomon.spec.proofs import Proof, Scope, proofs
 from gnomon.spec.proofs import attention as of_attention
 from gnomon.spec.proofs import heads as of_heads
 from gnomon.spec.proofs import linear as of_linear
 from gnomon.spec.proofs import masks as of_masks
+from gnomon.spec.proofs import parameters as of_parameters
 from gnomon.spec.proofs import scale as of_scale
 from gnomon.spec.proofs.algebra import AnySize, Family, Matrices, cut, family, nonnegative, reordered, zero
 from gnomon.spec.symbolic import Symbolic
@@ -106,10 +109,20 @@ def weights_squared(E, x, parameters, **options):
     return multi_head_attention(E, x, {name: w * w for name, w in parameters.items()}, **options)
 
 
+def one_projection_less(block):
+    return attention_parameters(block) - block.width**2
+
+
+def queries_for_keys(block):
+    return attention_parameters(replace(block, kv_heads=block.heads))
+
+
 # For every proof the false equations that it must not let pass.
 FALSE = {
     of_linear.affine: [{"linear": bent}],
     of_linear.collapse: [{"linear": bent}],
+    of_parameters.twice_the_attention: [{"attention": one_projection_less}],
+    of_parameters.more_with_fewer_heads: [{"attention": queries_for_keys}],
     of_attention.between: [{"attention": unnormalised}],
     of_attention.keys_and_values: [{"attention": position_leaks_in}],
     of_attention.queries_alone: [{"attention": position_leaks_in}],

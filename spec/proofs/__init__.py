@@ -10,7 +10,7 @@ from gnomon.spec.card import CardError, Clause
 from gnomon.spec.catalogue import order
 
 # Imported by `proofs()` alone: they bring SymPy, which a command that proves nothing should not wait for.
-TOPICS = ("linear", "attention", "scale", "heads", "masks")
+TOPICS = ("linear", "attention", "scale", "heads", "masks", "parameters")
 
 Equation = Callable[..., Any]
 Run = Callable[..., bool]
