@@ -101,6 +101,8 @@ def _print(fates: Fates, matrix: bool) -> None:
     alarms = [(c, a) for c in fates.controls for a in c["alarms"]]
     for control, alarm in alarms:
         console.print(f"[bold red]false alarm[/] on {control['control']} in {control['dtype']}: {alarm}")
+    if not fates.controls:
+        return
     held = {c["control"] for c in fates.controls} - {c["control"] for c, _ in alarms}
     console.print(f"{len(held)} of {len({c['control'] for c in fates.controls})} controls hold")
 

@@ -132,8 +132,8 @@ PER_BLOCK = Clause(
     number="VII.2.1",
     slug="per-block",
     statement="A block has 2d(h+h_kv)d_h attention weights, 4d² at full width, and two or three matrices of d·d_ff, "
-    "with the biases and norms that it declares; at d_ff = 4d the feed-forward network is twice the attention, and more "
-    "with fewer key-value heads.",
+    "with the biases and norms that it declares; at d_ff = 4d the feed-forward network is twice the attention, and "
+    "more with fewer key-value heads.",
     formula=r"2d\,(h+h_{kv})\,d_h + \{2,3\}\,d\,d_{ff}",
     kind=Kind.COUNT,
     level=(Level.COUNT,),
