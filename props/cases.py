@@ -72,7 +72,8 @@ def _field(name: str, default: Any, text: str) -> Any:
     if isinstance(default, bool):
         return {"True": True, "False": False}[text]
     if isinstance(default, str):
-        known = {"regime": tuple(REGIMES), "masked": MASKS, "activation": ACTIVATIONS}[name]
+        words = {"regime": REGIMES, "masked": MASKS, "activation": ACTIVATIONS, "name": ("", *CONFIGURATIONS)}
+        known: tuple[str, ...] = tuple(words[name])
         if text not in known:
             raise ValueError(f"{name} is one of {', '.join(known)}")
         return text

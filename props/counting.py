@@ -2,10 +2,12 @@
 
 import difflib
 import json
+from pathlib import Path
 
 import click
 from rich.table import Table
 
+from gnomon.impl.configurations import BadConfiguration, read_configuration
 from gnomon.props.report import console
 from gnomon.spec import memory, parameters
 from gnomon.spec.configuration import CONFIGURATIONS, Configuration
@@ -14,11 +16,16 @@ _VOCABULARY_OF_2017 = 37000  # "about 37000" is all that the paper says
 
 
 def configuration(name: str) -> Configuration:
-    """The model of that name; an unknown one is a usage error that names the nearest."""
+    """The model of that name, or of that local file or folder; anything else is a usage error."""
     if name in CONFIGURATIONS:
         return CONFIGURATIONS[name]
+    if "/" in name or name.endswith(".json"):
+        try:
+            return read_configuration(Path(name))
+        except BadConfiguration as error:
+            raise click.UsageError(str(error)) from error
     near = difflib.get_close_matches(name, CONFIGURATIONS, 1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(CONFIGURATIONS)}"
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(CONFIGURATIONS)}; a file is given by its path"
     raise click.UsageError(f"there is no configuration {name}: {hint}")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gnomon.impl.faults import Control, Fault, controls, faults
+from gnomon.impl.faults import Control, Fault, all_controls, faults
 from gnomon.props.engine import Budget, examine, finds
 from gnomon.props.outcome import Status, Verdict
 from gnomon.props.plugin import chosen
@@ -55,7 +55,7 @@ def fault_items(collector: Any) -> Iterator[pytest.Item]:
         for dtype in asked[:1] if fault.clause.counts else asked:
             label = f"{fault.clause.number}-{fault.mistake.slug}[{dtype}]"
             yield FateItem.from_parent(collector, name=label, fault=fault, dtype=dtype)
-    for control in controls() if only is None else ():
+    for control in all_controls() if only is None else ():
         for dtype in dtypes or control.implementation.declaration.dtypes:
             label = f"{control.number}-control[{dtype}]"
             yield ControlItem.from_parent(collector, name=label, control=control, dtype=dtype)

@@ -11,13 +11,14 @@ def attention_parameters(c: Configuration) -> int:
     """Query, key, value and output weights of one block, with the biases that it has."""
     query, shared = c.heads * c.head_width, c.kv_heads * c.head_width
     weights = c.width * (query + 2 * shared) + query * c.width
-    return weights + (query + 2 * shared) * c.qkv_bias + c.width * c.output_bias
+    return weights + (query + 2 * shared) * int(c.qkv_bias) + c.width * int(c.output_bias)
 
 
 def feed_forward_parameters(c: Configuration) -> int:
     """Up, down and, where there is one, gate weights of one block, with their biases."""
     matrices = 3 if c.gated else 2
-    return matrices * c.width * c.feed_forward + ((matrices - 1) * c.feed_forward + c.width) * c.feed_forward_bias
+    biases = (matrices - 1) * c.feed_forward + c.width
+    return matrices * c.width * c.feed_forward + biases * int(c.feed_forward_bias)
 
 
 def norm_parameters(c: Configuration) -> int:

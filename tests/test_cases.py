@@ -18,6 +18,7 @@ from gnomon.props.cases import (
     MalformedCase,
     MultiHeadCase,
     attention_cases,
+    count_cases,
     feed_forward_cases,
     linear_cases,
     multi_head_cases,
@@ -40,6 +41,7 @@ KINDS = {
     "linear": linear_cases(),
     "feed_forward": feed_forward_cases(),
     "multi_head": multi_head_cases(head_pairs=((1, 1), (4, 2), (6, 2))),
+    "count": count_cases(name=st.sampled_from(("", "gpt2"))),
 }
 BOTH = st.one_of(*KINDS.values())
 
@@ -133,6 +135,7 @@ def numbers(case, form):
             return [case.input(form), *(a for i in range(case.depth) for a in case.layer(form, i) if a is not None)]
         case FeedForwardCase() | MultiHeadCase():
             return [case.input(form), *case.parameters(form).values()]
+    return []  # a case of counting has whole numbers alone
 
 
 @pytest.mark.parametrize("form", FORMATS.values(), ids=lambda f: f.name)
@@ -181,12 +184,10 @@ def test_a_case_is_one_line_that_needs_no_quoting(case):
     assert set(" '\n\"$`\\") & set(str(case)) == set()
 
 
-@pytest.mark.parametrize("kind", [AttentionCase, LinearCase, FeedForwardCase, MultiHeadCase])
+@pytest.mark.parametrize("kind", cases.KINDS)
 def test_every_kind_of_case_can_be_read(kind):
     assert type(read_case(str(kind()))) is kind
-    assert {c.__name__ for c in Case.__subclasses__()} == {
-        "AttentionCase", "LinearCase", "FeedForwardCase", "MultiHeadCase"
-    }  # fmt: skip
+    assert {c.__name__ for c in Case.__subclasses__()} == {c.__name__ for c in cases.KINDS}
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "attention,keys", "attention,keys=1.5", "linear,biased=yes"])

@@ -108,7 +108,7 @@ def test_datasheet_of_the_numpy_implementation_agrees():
 def test_faults_prints_the_fate_of_each():
     ran = gnomon("faults", "--clause", "V.4.7", "--dtype", "float32", "--workers", "1")
     assert (ran.code, ran.err) == (0, "")
-    *table, total, _ = ran.out.splitlines()
+    *table, total = ran.out.splitlines()
     assert [line.split() for line in table] == [
         ["clause", "fault", "float32"],
         *(["V.4.7", m.slug, "x"] for m in sorted(find("V.4.7").mistakes, key=lambda m: m.slug)),
@@ -147,7 +147,7 @@ REFUSED = {
     ("--json", "."): "cannot write .: it is a folder",
     ("--clause", "V.4.1", "--case", "shift:attention"): "--case begins with a property's name: one of zero_weight",
     ("--clause", "V.4.1", "--case", "zero_weight"): "a case begins with one of attention, linear, feedforward, "
-    "multihead, not with ''",
+    "multihead, count, not with ''",
     ("--clause", "V.4.1", "--case", "zero_weight:linear,time=3"): "zero_weight takes no LinearCase",
     ("--clause", "V.4.1", "--case", "zero_weight:attention,lines=3"): "AttentionCase has no field 'lines'; "
     f"it has {FIELDS}",

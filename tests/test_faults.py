@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from gnomon.impl.faults import controls, faults
+from gnomon.impl.faults import all_controls, faults
 from gnomon.props import killing
 from gnomon.props.engine import Budget
 from gnomon.props.judge import close
@@ -45,14 +45,14 @@ def test_a_fault_is_rejected_whatever_the_seed(fault, dtype, seed):
     assert fate(fault, dtype, replace(USUAL, seed=seed)) != SURVIVED
 
 
-@pytest.mark.parametrize("control", controls(), ids=lambda c: c.number)
+@pytest.mark.parametrize("control", all_controls(), ids=lambda c: c.number)
 def test_a_control_holds(control):
     assert [v.message for v in alarms(control, "float32", FEW)] == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
-@pytest.mark.parametrize("control", controls(), ids=lambda c: c.number)
+@pytest.mark.parametrize("control", all_controls(), ids=lambda c: c.number)
 def test_a_control_holds_over_many_cases(control, dtype):
     assert [v.message for v in alarms(control, dtype, MANY)] == []
 

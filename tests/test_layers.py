@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 HEAVY = {"torch", "jax", "flax", "equinox", "onnx", "onnxruntime", "transformers"}
 SPEC_NEEDS = {"numpy", "sympy", "ml_dtypes"}
 # What an implementation may know of the specification: words, and which mistake it commits; never an answer.
-WORDS = {"card", "conventions", "precision"}
+WORDS = {"card", "configuration", "conventions", "precision"}
 TOLERANCES = {
     "atol",
     "rtol",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gnomon.impl.faults import commits, controls, faults
+from gnomon.impl.faults import all_controls, commits, faults
 from gnomon.impl.loading import load
 from gnomon.impl.reference import NumpyReference
 from gnomon.props.engine import Budget, examine
@@ -91,9 +91,9 @@ def test_a_mistake_is_argued_away_with_a_reason_and_not_everywhere():
 
 
 def test_controls_have_a_reason_and_a_number_of_their_own():
-    numbers = [c.number for c in controls()]
+    numbers = [c.number for c in all_controls()]
     assert sorted(numbers) == sorted(set(numbers))
-    assert all(c.reason for c in controls())
+    assert all(c.reason for c in all_controls())
 
 
 def test_every_declared_clause_is_emitted_and_every_emitted_one_declared():

@@ -56,7 +56,7 @@ def control(number: str, reason: str) -> Callable[[type[NumpyReference]], type[N
     return register
 
 
-def controls() -> tuple[Control, ...]:
+def all_controls() -> tuple[Control, ...]:
     """Every control."""
     import_module("gnomon.impl.faults.controls")
     return tuple(_controls)
