@@ -1,17 +1,18 @@
 """`gnomon check` and `gnomon smoke`: first whether it runs at all, then every clause, then what that makes."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
-from gnomon.props.outcome import Verdict
+from gnomon.props.outcome import Status
 from gnomon.props.report import print_run, print_smoke, progress
 from gnomon.props.requirements import Requirement, read_requirement
 from gnomon.props.running import Recorder, examples_folder, run, writable, write_jsonl
 from gnomon.props.smoke import LIMIT_SECONDS, Smoke, smoke
-from gnomon.props.summary import Exit, exit_code, statuses
+from gnomon.props.summary import DECIDED, Exit, exit_code, statuses
 from gnomon.props.waivers import BadWaiver, Waiver, read_waivers, stale
 from gnomon.spec.card import Proposition
 from gnomon.spec.catalogue import clauses, find
@@ -24,6 +25,19 @@ def smoke_report(name: str, dtypes: tuple[str, ...], limit: float) -> Exit:
     if not found.passed:
         return Exit.NOT_RUNNABLE
     return Exit.NOT_RUNNABLE if found.broken else Exit.CONFORMS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a check was asked for, read and found to make sense before anything runs."""
+
+    name: str
+    asked: list[str]
+    excused: tuple[Waiver, ...]
+    required: Requirement | None
+    jsonl: Path | None
+    seed: int
+    cases: int
 
 
 def check_implementation(
@@ -41,9 +55,9 @@ def check_implementation(
     jsonl: Path | None,
 ) -> Exit:
     """Hold one implementation to the clauses asked for, and print what came of it."""
-    asked, excused, required = _asked(numbers), _waivers(waivers), _requirement(require)
-    writable(jsonl)
-    checked = _case(case, asked)
+    plan = Plan(name=name, asked=_asked(numbers), excused=_waivers(waivers), required=_requirement(require),
+                jsonl=writable(jsonl), seed=seed, cases=cases)  # fmt: skip
+    checked = _case(case, plan.asked)
     found = smoke(name, dtypes, min(timeout, LIMIT_SECONDS))
     if not found.passed:
         print_smoke(name, found)
@@ -55,35 +69,34 @@ def check_implementation(
     options |= {"--case": checked} if checked else {}
     with progress(name) as seen:
         recorder = Recorder(name, timeout, seen)
-        verdicts = run(recorder, ("--pyargs", "gnomon.props"), options, workers, timeout)
-    return _concluded(name, recorder, verdicts, asked, excused, required, jsonl, seed, cases)
+        run(recorder, ("--pyargs", "gnomon.props"), options, workers, timeout)
+    return _concluded(plan, recorder)
 
 
-def _concluded(
-    name: str,
-    recorder: Recorder,
-    verdicts: list[Verdict],
-    asked: list[str],
-    excused: tuple[Waiver, ...],
-    required: Requirement | None,
-    jsonl: Path | None,
-    seed: int,
-    cases: int,
-) -> Exit:
+def _concluded(plan: Plan, recorder: Recorder) -> Exit:
     """Print, write and give the exit code of a finished run."""
-    found = statuses(verdicts, asked)
-    complaints = [*recorder.complaints, *stale(excused, verdicts)]
-    complaints += [f"gnomon itself failed: {recorder.broke_off}"] if recorder.broke_off else []
-    complaints += required.unmet(found) if required is not None else []
-    print_run(name, verdicts, found, complaints, seed)
+    verdicts, found = recorder.verdicts, statuses(recorder.verdicts, plan.asked)
+    complaints = _complaints(plan, recorder, found)
     code = Exit.SUITE_FAILED if recorder.broke_off else exit_code(verdicts, found)
-    if complaints and code is Exit.CONFORMS:
+    if code is Exit.CONFORMS and complaints:
         code = Exit.VIOLATED
-    if jsonl is not None:
-        header = {"implementation": name, "seed": seed, "cases": cases}
+    elif code is Exit.CONFORMS and set(found.values()).isdisjoint(DECIDED):
+        code = Exit.NOT_RUNNABLE
+        complaints.append("no clause was decided, so this run shows nothing")
+    print_run(plan.name, verdicts, found, complaints, plan.seed)
+    if plan.jsonl is not None:
+        header = {"implementation": plan.name, "seed": plan.seed, "cases": plan.cases}
         footer = {"clauses": {n: str(s) for n, s in found.items()}, "complaints": complaints, "exit": int(code)}
-        write_jsonl(jsonl, header, [{"kind": "verdict", **v.record()} for v in verdicts], footer)
+        write_jsonl(plan.jsonl, header, [{"kind": "verdict", **v.record()} for v in verdicts], footer)
     return code
+
+
+def _complaints(plan: Plan, recorder: Recorder, found: dict[str, Status]) -> list[str]:
+    """What fails a run beside its verdicts: our own failure, stale waivers, an unmet requirement."""
+    complaints = [*recorder.complaints, *stale(plan.excused, recorder.verdicts)]
+    if recorder.broke_off:
+        complaints.append(f"gnomon itself failed: {recorder.broke_off}")
+    return complaints + (plan.required.unmet(found) if plan.required is not None else [])
 
 
 def _asked(numbers: tuple[str, ...]) -> list[str]:

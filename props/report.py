@@ -13,7 +13,7 @@ from rich.table import Table
 
 from gnomon.props.outcome import Status, Verdict
 from gnomon.props.smoke import Smoke
-from gnomon.props.summary import by_clause, headline
+from gnomon.props.summary import headline
 from gnomon.spec.catalogue import order, propositions
 
 # A pipe has no width of its own, and the eighty columns that are assumed then would cut tables.
@@ -92,19 +92,29 @@ def _indented(snippet: str) -> str:
 
 def _print_undecided(verdicts: list[Verdict], found: dict[str, Status]) -> None:
     """Why clauses were not decided, once for all that share a reason."""
-    shared: dict[tuple[Status, str], dict[str, dict[str, None]]] = defaultdict(lambda: defaultdict(dict))
-    for number, own in by_clause(verdicts).items():
-        for verdict in own:
-            quiet = verdict.status in (Status.UNSUPPORTED, Status.INSENSITIVE) and found.get(number) is verdict.status
-            if quiet or _unjudged(verdict):
-                shared[verdict.status, verdict.message][number][verdict.dtype] = None
+    shared: dict[tuple[str, str], dict[str, dict[str, None]]] = defaultdict(lambda: defaultdict(dict))
+    for verdict in verdicts:
+        label = _undecided(verdict, found.get(verdict.clause))
+        if label:
+            shared[label, verdict.message][verdict.clause][verdict.dtype] = None
     dtypes = {v.dtype for v in verdicts}
-    for (status, reason), numbers in shared.items():
-        named = [n + (f" in {', '.join(own)}" if set(own) != dtypes else "") for n, own in numbers.items()]
-        console.print(f"[{COLOURS[status]}]{status}[/] {'; '.join(named)}: {escape(reason)}")
+    for (label, reason), numbers in shared.items():
+        named = [
+            n + (f" in {', '.join(numbers[n])}" if set(numbers[n]) != dtypes else "")
+            for n in sorted(numbers, key=order)
+        ]
+        console.print(f"{label} {'; '.join(named)}: {escape(reason)}")
     missing = [n for n, s in found.items() if s is Status.NOT_RUN]
     if missing:
         console.print(f"[{COLOURS[Status.NOT_RUN]}]not-run[/] {', '.join(missing)}")
+
+
+def _undecided(verdict: Verdict, overall: Status | None) -> str:
+    """What is said of a verdict that decides nothing, nothing for the others: a clause may hold in part only."""
+    if verdict.status is Status.UNSUPPORTED and overall is Status.HOLDS:
+        return f"[{COLOURS[Status.UNSUPPORTED]}]holds in part[/]"
+    quiet = verdict.status in (Status.UNSUPPORTED, Status.INSENSITIVE) and overall is verdict.status
+    return f"[{COLOURS[verdict.status]}]{verdict.status}[/]" if quiet or _unjudged(verdict) else ""
 
 
 def _chapters(found: dict[str, Status]) -> Table:

@@ -94,10 +94,8 @@ class Recorder:
                        status=Status.ERROR, message=message)  # fmt: skip
 
 
-def run(
-    recorder: Recorder, target: Sequence[str], options: Mapping[str, Any], workers: int, timeout: float
-) -> list[Verdict]:
-    """Run pytest on the target and return the verdicts in the order in which they came."""
+def run(recorder: Recorder, target: Sequence[str], options: Mapping[str, Any], workers: int, timeout: float) -> None:
+    """Run pytest on the target; the recorder has the verdicts, in the order in which they came."""
     import pytest
 
     arguments = [*target, "-c", str(INI), "--noconftest", "-p", "no:cacheprovider", f"--rootdir={INI.parent}"]
@@ -113,7 +111,6 @@ def run(
         code = pytest.main(arguments, plugins=[recorder])
     if code in (pytest.ExitCode.INTERNAL_ERROR, pytest.ExitCode.USAGE_ERROR):
         recorder.broke_off = said.getvalue().strip() or "pytest gave up without a word"
-    return recorder.verdicts
 
 
 def examples_folder() -> Path:
@@ -121,12 +118,13 @@ def examples_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "gnomon" / "examples"
 
 
-def writable(path: Path | None) -> None:
-    """Refuse a path that can not be written, before the run and not after it."""
+def writable(path: Path | None) -> Path | None:
+    """The path; one that can not be written is refused before the run and not after it."""
     if path is not None and not path.parent.is_dir():
         raise click.UsageError(f"cannot write {path}: there is no folder {path.parent}")
     if path is not None and path.is_dir():
         raise click.UsageError(f"cannot write {path}: it is a folder")
+    return path
 
 
 def write_jsonl(
