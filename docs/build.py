@@ -3,6 +3,7 @@
 python docs/build.py                  write them
 python docs/build.py --check          name those that are not current, and exit with 1
 python docs/build.py --table [NAME]   hold the installed implementations to every clause, then write the pages
+python docs/build.py --matrix         try every fault against every clause, then write the pages
 """
 
 import argparse
@@ -24,19 +25,28 @@ from gnomon.impl.loading import installed
 from gnomon.props.command import USUAL
 from gnomon.props.property import Property, properties
 from gnomon.spec.card import Card, Clause, Mistake, Proposition
-from gnomon.spec.catalogue import TOPICS, foundations, propositions
+from gnomon.spec.catalogue import TOPICS, find, foundations, order, propositions
 from gnomon.spec.conventions import Conventions
 from gnomon.spec.proofs import proofs
 
 DOCS = Path(__file__).parent
 FOLDER = DOCS / "propositions"
 INDEX = DOCS / "index.md"
+MATRIX = DOCS / "matrix.jsonl"
 TABLE = DOCS / "table.json"
 
 DTYPE = "float32"
 LIBRARIES = ("numpy", "torch", "jax", "jaxlib", "flax", "equinox", "onnx", "onnxruntime")
 BEGIN, END = "<!-- from here to the end mark written by docs/build.py -->\n", "<!-- end mark -->\n"
 GENERATED = "<!-- written by docs/build.py from the cards: change those, not this page -->"
+MATRIX_HEAD = (
+    "# The kill matrix",
+    "",
+    "Each faulty implementation against every clause, by `gnomon faults --matrix`. A fault is rejected where its own",
+    "clause finds a violation, and argued where its card says why it cannot be told from rounding there. The last column",
+    "has every clause that rejects it in some dtype, from fewer cases.",
+    "",
+)
 NO_TABLE = "No implementation has been measured for this page: `python docs/build.py --table` does it."
 
 _COMMAND = "from gnomon.props.command import main; main(prog_name='gnomon')"
@@ -328,6 +338,42 @@ def libraries() -> dict[str, str]:
     return found
 
 
+# The kill matrix.
+
+
+def measure_matrix() -> None:
+    """Try every fault against every clause and keep the lines of JSON that come of it."""
+    options = ["faults", "--matrix", "--json", str(MATRIX)]
+    subprocess.run([sys.executable, "-c", _COMMAND, *options], check=False)
+
+
+def read_matrix() -> list[Table]:
+    """The lines that were kept, none if the matrix has not been measured."""
+    if not MATRIX.exists():
+        return []
+    return [json.loads(line) for line in MATRIX.read_text(encoding="utf-8").splitlines()]
+
+
+def matrix_page(lines: list[Table]) -> str:
+    """Every fault with its fate in each dtype, and all the clauses that reject it somewhere."""
+    found: dict[tuple[str, str], dict[str, Table]] = {}
+    for line in (line for line in lines if line["kind"] == "fault"):
+        found.setdefault((line["clause"], line["fault"]), {})[line["dtype"]] = line
+    dtypes = list(dict.fromkeys(dtype for fates in found.values() for dtype in fates))
+    rows = [_matrix_row(*key, found[key], dtypes) for key in sorted(found, key=lambda k: (order(k[0]), k[1]))]
+    held = {line["control"] for line in lines if line["kind"] == "control" and not line["alarms"]}
+    heading = [f"| clause | fault | {' | '.join(dtypes)} | rejected by |", "|---" * (len(dtypes) + 3) + "|"]
+    return "\n".join(
+        [*MATRIX_HEAD, f"Controls that hold under every clause: {', '.join(sorted(held))}.", "", *heading, *rows, ""]
+    )
+
+
+def _matrix_row(clause: str, fault: str, fates: dict[str, Table], dtypes: list[str]) -> str:
+    cells = " | ".join(fates[d]["fate"] if d in fates else "" for d in dtypes)
+    killers = sorted({k for line in fates.values() for k in line["killers"]}, key=order)
+    return f"| {link(find(clause), 'propositions/')} | {fault} | {cells} | {' '.join(killers)} |"
+
+
 # The command.
 
 
@@ -336,6 +382,8 @@ def pages() -> dict[Path, str]:
     faults()  # loads them all, so that the pages do not depend on what was imported before
     table = read_table()
     made = {FOLDER / f"{topic}.md": page(topic, table) for topic in TOPICS}
+    lines = read_matrix()
+    made |= {MATRIX.with_suffix(".md"): matrix_page(lines)} if lines else {}
     return made | {INDEX: index(INDEX.read_text(encoding="utf-8"), table)}
 
 
@@ -351,6 +399,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="The pages that are made from the cards.")
     parser.add_argument("--check", action="store_true", help="name the pages that are not current and exit with 1")
     parser.add_argument("--table", nargs="*", metavar="NAME", help="measure these implementations, or all installed")
+    parser.add_argument("--matrix", action="store_true", help="try every fault against every clause")
     asked = parser.parse_args()
     if asked.check:
         found = stale()
@@ -359,6 +408,8 @@ def main() -> int:
         return int(bool(found))
     if asked.table is not None:
         measure(asked.table or list(installed()))
+    if asked.matrix:
+        measure_matrix()
     FOLDER.mkdir(exist_ok=True)
     for path, text in pages().items():
         path.write_text(text, encoding="utf-8")
