@@ -43,8 +43,8 @@ MATRIX_HEAD = (
     "# The kill matrix",
     "",
     "Each faulty implementation against every clause, by `gnomon faults --matrix`. A fault is rejected where its own",
-    "clause finds a violation, and argued where its card says why it cannot be told from rounding there. The last column",
-    "has every clause that rejects it in some dtype, from fewer cases.",
+    "clause finds a violation, and argued where its card says why it cannot be told from rounding there. The last",
+    "column has every clause that rejects it in some dtype, from fewer cases.",
     "",
 )
 NO_TABLE = "No implementation has been measured for this page: `python docs/build.py --table` does it."
