@@ -88,7 +88,9 @@ def permission(
     if mask is not None:
         seen, bias = (mask, None) if mask.dtype == bool else masks.split_additive(mask)
         permitted = permitted & seen
-    corner = convention(subject, "alignment") if causal or window is not None else "bottom-right"
+    # Both corners are one where there are as many queries as keys.
+    aligned = queries == keys or not (causal or window is not None)
+    corner = "bottom-right" if aligned else convention(subject, "alignment")
     if causal:
         permitted = permitted & masks.causal(queries, keys, corner)
     if window is not None:
