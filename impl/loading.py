@@ -7,7 +7,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
@@ -121,12 +121,13 @@ def _declaration(name: str, thing: Any) -> Declaration:
 def _from_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise CannotLoad(f"there is no file {path}: give the path of a Python file, or the name of a module")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    name = f"checked {path.stem}"  # a name that no import can mean: a file called json.py must not become json
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise CannotLoad(f"{path} is no Python file: its name has to end in .py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    _guarded(str(path), lambda: spec.loader.exec_module(module))  # type: ignore[union-attr]
+    sys.path.append(str(path.parent.resolve()))  # its neighbours can be imported, and libraries come before them
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    _guarded(str(path), partial(spec.loader.exec_module, module))
     return module
 
 

@@ -84,10 +84,9 @@ def judge(prop: Property, subject: Subject, case: Any) -> float | None:
 
 
 def _margin(comparison: Comparison) -> float:
-    margin = comparison.margin
-    if margin > 1:
+    if not comparison.holds:
         raise Violation(comparison)
-    return margin
+    return comparison.margin
 
 
 def examine(prop: Property, subject: Subject, budget: Budget) -> Verdict:

@@ -104,7 +104,13 @@ def run(recorder: Recorder, target: Sequence[str], options: Mapping[str, Any], w
     arguments += [f"--timeout={timeout:g}", "--timeout-method=thread", "--gnomon-quiet"]
     for name, value in options.items():
         arguments += [f"{name}={v}" for v in value] if isinstance(value, tuple) else [f"{name}={value}"]
-    shield = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": "", "PYTEST_PLUGINS": "", **ONE_THREAD}
+    shield = {
+        "PYTHONSAFEPATH": "1",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTEST_ADDOPTS": "",
+        "PYTEST_PLUGINS": "",
+        **ONE_THREAD,
+    }
     os.environ.update(shield)
     said = io.StringIO()
     with redirect_stdout(said):

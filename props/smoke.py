@@ -20,6 +20,8 @@ from gnomon.impl.loading import COUNTS, OPERATIONS, CannotLoad, Implementation, 
 from gnomon.props.outcome import Declined, ImplementationFailed
 from gnomon.spec.configuration import CONFIGURATIONS
 
+Example = tuple[tuple[Any, ...], dict[str, Any], tuple[int, ...]]
+
 LIMIT_SECONDS = 60.0
 _POLL_SECONDS = 0.02
 _LOADING = "the import"
@@ -69,9 +71,9 @@ def _one_process(
     """The events of one process, and how it ended if not by itself."""
     with tempfile.NamedTemporaryFile("r", suffix=".jsonl") as log:
         arguments = json.dumps({"name": name, "dtypes": dtypes, "skip": skip, "log": log.name})
-        command = [sys.executable, "-m", "gnomon.props.smoke", arguments]
-        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        with subprocess.Popen(command, **quiet) as process:  # type: ignore[call-overload]
+        command = [sys.executable, "-P", "-m", "gnomon.props.smoke", arguments]  # -P: no ./json.py in place of json
+        nothing = subprocess.DEVNULL  # what an implementation prints is not ours
+        with subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing) as process:
             ending = _awaited(process, Path(log.name), limit)
         return [json.loads(line) for line in log if line.strip()], ending
 
@@ -94,19 +96,19 @@ def _ending(code: int) -> str:
     return f"was killed by signal {-code}" if code < 0 else f"ended its process with exit code {code}"
 
 
-def _examples(subject: Any, operation: str) -> tuple[tuple[Any, ...], dict[str, Any], tuple[int, ...]]:
+def _example(operation: str) -> Example:
     """A small legal call of the operation: arrays, keywords and the shape that is due."""
     x = np.arange(-8, 8).reshape(1, 4, 4) / 8.0
     weight = np.eye(4)
     heads = x.reshape(1, 2, 4, 2)
     names = ("query", "key", "value", "output")
-    calls: dict[str, Any] = {
+    calls: dict[str, Example] = {
         "attention": ((heads, heads, heads), {}, (1, 2, 4, 2)),
         "multi_head_attention": ((x, {f"{n}_weight": weight for n in names}), {"heads": 2}, (1, 4, 4)),
         "linear": ((x, weight), {}, (1, 4, 4)),
         "feed_forward": ((x, {"up_weight": weight, "down_weight": weight}), {"activation": "relu"}, (1, 4, 4)),
     }
-    return calls.get(operation, ((x,), {}, (1, 4, 4)))  # type: ignore[no-any-return]
+    return calls.get(operation, ((x,), {}, (1, 4, 4)))
 
 
 def _trials(implementation: Implementation, dtypes: tuple[str, ...]) -> Iterator[tuple[str, str]]:
@@ -138,7 +140,7 @@ def _call(subject: Any, operation: str) -> None:
         lengths = () if operation in ("parameter_count", "crossing_length") else (8,)
         subject.count(operation, CONFIGURATIONS["gpt2"], *lengths)
     else:
-        arrays, options, shape = _examples(subject, operation)
+        arrays, options, shape = _example(operation)
         subject.call(operation, *arrays, shape=shape, **options)
 
 

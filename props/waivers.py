@@ -75,7 +75,8 @@ def apply(waivers: tuple[Waiver, ...], verdict: Verdict, today: date) -> tuple[S
             continue
         if waiver.expires is not None and waiver.expires < today:
             return verdict.status, f"{verdict.message}\n  the waiver of {waiver} expired on {waiver.expires}"
-        return Status.WAIVED, f"{verdict.message}\n  waived: {waiver.reason}"
+        known = f" ({waiver.issue})" if waiver.issue else ""
+        return Status.WAIVED, f"{verdict.message}\n  waived: {waiver.reason}{known}"
     return verdict.status, verdict.message
 
 

@@ -9,6 +9,7 @@ _CACHE = tempfile.mkdtemp(prefix="gnomon-tests-")
 os.environ.update(dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1"))
 os.environ["XDG_CACHE_HOME"] = _CACHE
 
+# Imported late, for the variables above have to be set before NumPy is.
 import pytest  # noqa: E402
 from commanding import Ran, gnomon  # noqa: E402
 from hypothesis.configuration import set_hypothesis_home_dir  # noqa: E402

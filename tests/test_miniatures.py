@@ -187,3 +187,10 @@ def test_every_miniature_is_used():
     text = Path(__file__).read_text()
     unused = [p.stem for p in MINIATURES.glob("*.py") if p.stem not in text]
     assert (unused, (MINIATURES / "__pycache__").exists()) == ([], False)
+
+
+def test_a_file_may_be_named_like_a_library_and_import_its_neighbours(check, tmp_path):
+    (tmp_path / "neighbour.py").write_text("WIDTH = 1\n")
+    (tmp_path / "json.py").write_text("import neighbour\n" + (MINIATURES / "mine.py").read_text())
+    ran = check("./json.py", "--clause", "V.2.1", cwd=tmp_path)
+    assert (ran.code, ran.statuses, ran.err) == (1, {"V.2.1": "violated"}, "")

@@ -172,6 +172,11 @@ def test_a_waiver_excuses_what_it_names(status):
     assert stale((KNOWN,), [verdict(Status.WAIVED)]) == []
 
 
+def test_a_waiver_names_its_issue():
+    tracked = Waiver(clause="V.4.1", implementation="mine", reason="known", issue="kernels#7")
+    assert apply((tracked,), verdict(Status.VIOLATED), TODAY) == (Status.WAIVED, "\n  waived: known (kernels#7)")
+
+
 @pytest.mark.parametrize(
     "other", [{"clause": "V.4.2"}, {"implementation": "numpy"}, {"dtype": "float64"}], ids=lambda o: next(iter(o))
 )
