@@ -21,13 +21,15 @@ class Framework:
     """How arrays are handed to one framework and taken back.
 
     give: an exact float64, boolean or integer array in the dtype of that name. take: the result as float64 (or
-    boolean or integer) and the name of its dtype. arrange: the same numbers behind a non-contiguous view.
+    boolean or integer) and the name of its dtype. arrange: the same numbers behind a non-contiguous view. products: the
+    dtypes of the matrix products that are computed while a call runs.
     """
 
     name: str
     give: Callable[[Array, str], Any]
     take: Callable[[Any], tuple[Array, str]]
     arrange: Callable[[Any, str], Any] | None
+    products: Callable[[Callable[[], object]], frozenset[str]] | None = None
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
@@ -80,7 +82,29 @@ def _torch() -> Framework:
         return x[:1].expand(x.shape)
 
     torch.set_num_threads(1)
-    return Framework("torch", give, take, arrange)
+    return Framework("torch", give, take, arrange, _torch_products)
+
+
+_TORCH_PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot", "convolution", "_scaled_dot_product")
+
+
+def _torch_products(call: Callable[[], object]) -> frozenset[str]:
+    """The dtypes of the matrix products that torch computes while the call runs."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    seen: set[str] = set()
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = function(*args, **(kwargs or {}))
+            if function.__name__.startswith(_TORCH_PRODUCTS):
+                first = result[0] if isinstance(result, tuple) else result
+                seen.add(str(first.dtype).removeprefix("torch."))
+            return result
+
+    with Watch():
+        call()
+    return frozenset(seen)
 
 
 def _jax() -> Framework:

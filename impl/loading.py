@@ -16,7 +16,15 @@ from typing import Any
 from gnomon.impl.declaration import Declaration
 from gnomon.impl.frameworks import imported_by
 
-COUNTS = ("parameter_count", "score_bytes", "cache_bytes", "crossing_length")
+COUNTS = (
+    "parameter_count",
+    "score_bytes",
+    "cache_bytes",
+    "crossing_length",
+    "path_length",
+    "operation_count",
+    "traffic",
+)
 OPERATIONS = (
     "linear",
     "relu",
@@ -27,8 +35,23 @@ OPERATIONS = (
     "attention",
     "multi_head_attention",
     "feed_forward",
+    "embedding",
+    "layer_norm",
+    "rms_norm",
+    "rope",
+    "sinusoidal_positions",
+    "alibi_slopes",
+    "block",
+    "model",
+    "convolution",
+    "recurrence",
+    "evaluate",
+    "initial_parameters",
     *COUNTS,
 )
+# What an operation that takes any keyword is taken to have.
+_ATTENTION = {"mask", "causal", "window", "scale", "softcap", "sink", "bias", "heads", "kv_heads", "positions"}
+ANY_KEYWORD = frozenset(_ATTENTION | {"dilation", "kernel", "eps", "base", "rotary_width", "layout", "scaling"})
 _EXTRAS = {
     "torch": "torch",
     "jax": "jax",
@@ -36,7 +59,17 @@ _EXTRAS = {
     "equinox": "equinox",
     "onnx": "onnx",
     "onnxruntime": "onnx",
+    "transformers": "transformers",
+    "matplotlib": "labs",
+    "mlx": "mlx",
+    "mlx_lm": "mlx",
+    "x_transformers": "x-transformers",
+    "transformer_lens": "transformer-lens",
+    "torchtune": "torchtune",
 }
+
+
+MODEL = "model:"  # before the target of a black box, where implementations are named
 
 
 class CannotLoad(Exception):
@@ -66,7 +99,7 @@ def keywords(function: Callable[..., Any], renamed: tuple[tuple[str, str], ...])
     """The keywords of a signature, by our names; one that takes any keyword has all of them."""
     own = inspect.signature(function).parameters.values()
     if any(p.kind is p.VAR_KEYWORD for p in own):
-        return frozenset({"mask", "causal", "window", "scale", "softcap", "sink", "heads", "kv_heads", "bias"})
+        return ANY_KEYWORD
     back = {theirs: ours for ours, theirs in renamed}
     return frozenset(back.get(p.name, p.name) for p in own)
 
@@ -78,13 +111,31 @@ def installed() -> dict[str, EntryPoint]:
 
 def load(name: str) -> Implementation:
     """The implementation that the name stands for."""
+    if name.startswith(MODEL):
+        from gnomon.impl.blackbox import black_box
+
+        return black_box(name.removeprefix(MODEL))
     points = installed()
-    if name in points:
-        return described(name, _guarded(name, points[name].load), points[name].value)
     module, _, attribute = name.partition(":")
+    if module in points:
+        return _installed(name, points[module], attribute)
     if module.endswith(".py") or "/" in module:
-        return described(name, _attribute(_from_file(Path(module)), module, attribute), f"runpy:{name}")
-    return described(name, _attribute(_from_module(name, module), module, attribute), name)
+        return described(name, attribute_of(from_file(Path(module)), module, attribute), f"runpy:{name}")
+    return described(name, attribute_of(_from_module(name, module), module, attribute), name)
+
+
+def _installed(name: str, point: EntryPoint, part: str) -> Implementation:
+    """What an installed name stands for, or the part of it after a colon: `transformers:gpt-neox`."""
+    found, part = guarded_import(name, point.load), part.replace("-", "_")
+    if part and not hasattr(found, part):
+        parts = sorted(n.replace("_", "-") for n, v in vars(found).items() if _is_part(v))
+        raise CannotLoad(f"{name.partition(':')[0]} has no part {part}: it has {', '.join(parts) or 'none'}")
+    thing, home = (getattr(found, part), f"{point.value}:{part}") if part else (found, point.value)
+    return described(name, thing, home)
+
+
+def _is_part(thing: Any) -> bool:
+    return not isinstance(thing, type) and isinstance(getattr(thing, "declaration", None), Declaration)
 
 
 def described(name: str, thing: Any, home: str) -> Implementation:
@@ -118,7 +169,8 @@ def _declaration(name: str, thing: Any) -> Declaration:
     return given
 
 
-def _from_file(path: Path) -> ModuleType:
+def from_file(path: Path) -> ModuleType:
+    """The module that the file holds."""
     if not path.is_file():
         raise CannotLoad(f"there is no file {path}: give the path of a Python file, or the name of a module")
     name = f"checked {path.stem}"  # a name that no import can mean: a file called json.py must not become json
@@ -127,20 +179,20 @@ def _from_file(path: Path) -> ModuleType:
         raise CannotLoad(f"{path} is no Python file: its name has to end in .py")
     sys.path.append(str(path.parent.resolve()))  # its neighbours can be imported, and libraries come before them
     sys.modules[name] = module = importlib.util.module_from_spec(spec)
-    _guarded(str(path), partial(spec.loader.exec_module, module))
+    guarded_import(str(path), partial(spec.loader.exec_module, module))
     return module
 
 
 def _from_module(name: str, module: str) -> ModuleType:
     if "" not in sys.path:
         sys.path.insert(0, "")  # a module in the folder where the command was typed
-    if not _exists(module):
+    if not exists(module):
         raise CannotLoad(_unknown(name, module))
-    found: ModuleType = _guarded(name, lambda: importlib.import_module(module))
+    found: ModuleType = guarded_import(name, lambda: importlib.import_module(module))
     return found
 
 
-def _attribute(found: Any, module: str, attribute: str) -> Any:
+def attribute_of(found: Any, module: str, attribute: str) -> Any:
     """What stands after the colon, a part of a part allowed; nothing there means the module itself."""
     for part in attribute.split(".") if attribute else ():
         if not hasattr(found, part):
@@ -149,7 +201,8 @@ def _attribute(found: Any, module: str, attribute: str) -> Any:
     return found
 
 
-def _exists(module: str) -> bool:
+def exists(module: str) -> bool:
+    """Whether a module of that name can be imported."""
     try:
         return importlib.util.find_spec(module) is not None
     except (ImportError, ValueError, AttributeError):
@@ -163,7 +216,7 @@ def _unknown(name: str, module: str) -> str:
     return f"there is no implementation {name} and no module {module!r}: {guess} A file is given by its path."
 
 
-def _guarded(name: str, action: Callable[[], Any]) -> Any:
+def guarded_import(name: str, action: Callable[[], Any]) -> Any:
     """The result of importing; whatever goes wrong becomes one sentence."""
     try:
         return action()

@@ -3,293 +3,340 @@
 It is not the specification; it is one more implementation under test.
 """
 
-import math
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from gnomon.impl.declaration import Declaration
+from gnomon.impl.evaluation import NumpyEvaluation
+from gnomon.impl.initialisation import NumpyInitialisation
+from gnomon.impl.numpy_operations import Array, Parameters, wide
+from gnomon.impl.numpy_positions import NumpyPositions
+from gnomon.impl.reach import NumpyReach
+from gnomon.impl.traffic import Traffic
 from gnomon.spec.configuration import Configuration
 from gnomon.spec.conventions import Conventions
+from gnomon.spec.shapes import parameter_shapes
 
-Array = np.ndarray[Any, np.dtype[Any]]
-Parameters = Mapping[str, Array]
-
-_erf = np.frompyfunc(math.erf, 1, 1)
+__all__ = ["Array", "Cache", "Model", "NumpyReference", "Parameters", "Pass", "numpy_reference", "wide"]
 
 
-class NumpyReference:
-    """Linear layers, feed-forward networks and attention in NumPy; 16-bit arguments are computed in float32."""
+@dataclass(eq=False)
+class Cache:
+    """What a model keeps of the tokens it has seen: per layer the keys and values, and their positions."""
+
+    layers: list[tuple[Array, Array]] = field(default_factory=list)
+    positions: Array | None = None  # [batch, length]
+
+    @property
+    def length(self) -> int:
+        """How many tokens it holds."""
+        return 0 if self.positions is None else self.positions.shape[1]
+
+
+@dataclass(frozen=True, eq=False)
+class Pass:
+    """One call of a model: what every step may need to know.
+
+    positions `[batch, time]` of the new tokens; seen `[batch, length + time]` of all that the call attends to; mask of
+    the caller; cache, None where there is none; start: tokens that the cache held before; trace.
+    """
+
+    configuration: Configuration
+    positions: Array
+    seen: Array
+    mask: Array | None
+    cache: Cache | None
+    start: int
+    trace: dict[str, Array] | None
+
+    def mark(self, name: str, value: Array) -> Array:
+        """The value, noted in the trace where there is one."""
+        if self.trace is not None:
+            self.trace[name] = value
+        return value
+
+
+class NumpyReference(NumpyPositions, NumpyReach, Traffic, NumpyEvaluation, NumpyInitialisation):
+    """The whole model in NumPy; 16-bit arguments are computed in float32."""
 
     declaration = Declaration(
         framework="numpy",
         dtypes=("float64", "float32", "bfloat16", "float16"),
-        sites=frozenset({"out", "hidden"}),
+        sites=frozenset({"out", "hidden", "stream", "logits", "biased"}),
         conventions=Conventions(
             alignment="bottom-right", empty_row="zeros", masked_key="blocked", masked_value="leaks"
         ),
         paths={"attention": {"weights read off": "attention_by_weights"}},
+        memory="quadratic",
     )
 
-    # Linear layers and activations.
+    def model(self, configuration: Configuration, parameters: Parameters) -> "Model":
+        """The model of the configuration that holds these parameters."""
+        if configuration.decoder_layers:
+            raise NotImplementedError("there is no decoder here that reads an encoder")
+        missing = [n for n, s in parameter_shapes(configuration).items() if parameters[n].shape != s]
+        if missing:
+            raise ValueError(f"parameters of another shape than the configuration's: {', '.join(missing)}")
+        return Model(self, configuration, dict(parameters))
 
-    def linear(self, x: Array, weight: Array, bias: Array | None = None) -> Array:
-        """Wx + b at every position."""
-        product = wide(x) @ self.oriented(wide(weight))
-        return (product if bias is None else product + wide(bias)).astype(x.dtype)
+    def positions_of(self, tokens: Array, start: int) -> Array:
+        """The positions of tokens that follow `start` others."""
+        return np.broadcast_to(start + np.arange(tokens.shape[1]), tokens.shape)
 
-    def oriented(self, weight: Array) -> Array:
-        """The weight as `[in, out]`."""
-        return weight.swapaxes(-1, -2)
+    def reorder(self, cache: Cache, rows: Array) -> None:
+        """Keys, values and positions of every layer in another order of rows."""
+        cache.layers = [(key[rows], value[rows]) for key, value in cache.layers]
+        cache.positions = None if cache.positions is None else cache.positions[rows]
 
-    def relu(self, x: Array) -> Array:
-        """max(x, 0)."""
-        return np.asarray(np.maximum(x, x.dtype.type(0)))
+    def crop(self, cache: Cache, length: int) -> None:
+        """Keys, values and positions of the first tokens alone."""
+        cache.layers = [(key[:, :, :length], value[:, :, :length]) for key, value in cache.layers]
+        cache.positions = None if cache.positions is None else cache.positions[:, :length]
 
-    def gelu(self, x: Array) -> Array:
-        """x·Φ(x)."""
-        inner = wide(x)
-        root = inner.dtype.type(math.sqrt(0.5))
-        phi = (1 + _erf(inner * root).astype(inner.dtype)) / 2
-        return np.asarray(inner * phi, x.dtype)
+    def exported(self, held: Parameters, c: Configuration) -> Parameters:
+        """The parameters as a checkpoint would keep them."""
+        return held
 
-    def gelu_tanh(self, x: Array) -> Array:
-        """The tanh approximation of x·Φ(x)."""
-        inner = wide(x)
-        cubic = inner + inner.dtype.type(0.044715) * inner * inner * inner
-        tanh = np.tanh(inner.dtype.type(math.sqrt(2 / math.pi)) * cubic)
-        return np.asarray(inner * ((1 + tanh) / 2), x.dtype)
-
-    def silu(self, x: Array) -> Array:
-        """x·sigmoid(x)."""
-        inner = wide(x)
-        small = np.exp(-np.abs(inner))
-        return np.asarray(inner * np.where(inner >= 0, 1, small).astype(inner.dtype) / (1 + small), x.dtype)
-
-    def feed_forward(self, x: Array, parameters: Parameters, *, activation: str) -> Array:
-        """down(act(up(x))), or down(act(gate(x))·up(x)) where there is a gate."""
-        act = getattr(self, activation)
-        up = self.project(x, parameters, "up")
-        if "gate_weight" not in parameters:
-            return self.project(act(up), parameters, "down")
-        return self.project(self.gated(act, self.project(x, parameters, "gate"), up), parameters, "down")
-
-    def gated(self, act: Any, gate: Array, up: Array) -> Array:
-        """The activated gate times the up projection."""
-        return np.asarray(wide(act(gate)) * wide(up), gate.dtype)
-
-    def project(self, x: Array, parameters: Parameters, name: str) -> Array:
-        """The linear layer of that name among the parameters."""
-        return self.linear(x, parameters[f"{name}_weight"], parameters.get(f"{name}_bias"))
-
-    # Counts, in whole numbers, of a configuration.
-
-    def parameter_count(self, configuration: Configuration) -> int:
-        """Every parameter, once."""
-        c = configuration
-        norm = self.norm_parameters(c)
-        block = self.attention_parameters(c) + self.feed_forward_parameters(c) + c.norms * norm
-        tables = (c.vocabulary + c.positions + c.segments) * c.width + norm * c.embedding_norm
-        head = norm * c.final_norm + self.unembedding_parameters(c) + (c.width + 1) * c.width * c.pooler
-        return tables + c.layers * block + head
-
-    def attention_parameters(self, c: Configuration) -> int:
-        """The four projections of a block."""
-        query, shared = c.heads * c.head_width, c.kv_heads * c.head_width
-        inward = self.matrix(c.width, query, c.qkv_bias) + 2 * self.matrix(c.width, shared, c.qkv_bias)
-        return inward + self.matrix(query, c.width, c.output_bias)
-
-    def feed_forward_parameters(self, c: Configuration) -> int:
-        """The two or three matrices of a block's feed-forward network."""
-        inward = (2 if c.gated else 1) * self.matrix(c.width, c.feed_forward, c.feed_forward_bias)
-        return inward + self.matrix(c.feed_forward, c.width, c.feed_forward_bias)
-
-    def norm_parameters(self, c: Configuration) -> int:
-        """A gain for every feature and, in LayerNorm, a shift."""
-        return c.width * (2 if c.norm == "layer" else 1)
-
-    def unembedding_parameters(self, c: Configuration) -> int:
-        """A table of its own unless it is tied, and a bias if it has one."""
-        return c.vocabulary * c.width * (not c.tied) + c.vocabulary * c.unembedding_bias
-
-    def matrix(self, inward: int, outward: int, biased: bool) -> int:
-        """One linear layer."""
-        return inward * outward + outward * biased
-
-    def score_bytes(self, configuration: Configuration, length: int, *, batch: int = 1, item: int = 2) -> int:
-        """The score matrices of all heads of one layer."""
-        return self.score_matrices(configuration, batch) * length**2 * item
-
-    def score_matrices(self, c: Configuration, batch: int) -> int:
-        """How many score matrices a layer has."""
-        return c.heads * batch
-
-    def cache_bytes(self, configuration: Configuration, length: int, *, batch: int = 1, item: int = 2) -> int:
-        """Keys and values of all layers."""
-        return 2 * configuration.layers * self.cached_width(configuration) * length * batch * item
-
-    def cached_width(self, c: Configuration) -> int:
-        """The numbers of a key, or of a value, that a layer keeps for a token."""
-        return c.kv_heads * c.head_width
-
-    def crossing_length(self, configuration: Configuration, *, batch: int = 1) -> int:
-        """The first length at which the score matrices of a layer take more than the weights, in one format."""
-        matrices = self.score_matrices(configuration, batch)
-        return math.isqrt(self.parameter_count(configuration) // matrices) + 1
-
-    # Attention.
-
-    def softmax(self, logits: Array) -> Array:
-        """e^x over its sum, along the last axis."""
-        return self.normalise(wide(logits)).astype(logits.dtype)
-
-    def attention(
-        self,
-        query: Array,
-        key: Array,
-        value: Array,
-        *,
-        mask: Array | None = None,
-        causal: bool = False,
-        window: int | None = None,
-        scale: float | None = None,
-        softcap: float | None = None,
-        sink: Array | None = None,
-    ) -> Array:
-        """softmax(QKᵀ·scale + mask)V for every head."""
-        key, value = (self.expand(wide(a), query.shape[-3]) for a in (key, value))
-        scores = self.logits(self.scores(wide(query), key, scale), softcap, mask, causal, window)
-        sinks = None if sink is None else wide(sink)[:, None, None]
-        return self.attend(scores, value, sinks).astype(query.dtype)
-
-    def attention_by_weights(self, query: Array, key: Array, value: Array, **options: Any) -> Array:
-        """Attention by another path: the weights are read off through identity values and applied to the values."""
-        keys = value.shape[-2]
-        identity = np.broadcast_to(np.eye(keys, dtype=np.float32), (*value.shape[:-2], keys, keys))
-        weights = self.weights(wide(query), wide(key), identity.astype(wide(value).dtype), **options)
-        return (weights @ self.expand(wide(value), query.shape[-3])).astype(query.dtype)
-
-    def weights(self, query: Array, key: Array, identity: Array, **options: Any) -> Array:
-        """What attention gives for identity values."""
-        return self.attention(query, key, identity, **options)
-
-    def expand(self, shared: Array, heads: int) -> Array:
-        """The key or value head that each query head reads."""
-        return np.asarray(shared.take(np.arange(heads) * shared.shape[-3] // heads, axis=-3))
-
-    def scores(self, query: Array, key: Array, scale: float | None) -> Array:
-        """The scaled products of queries and keys."""
-        factor = self.scale(query.shape[-1], query.shape[-3]) if scale is None else scale
-        return np.asarray(query @ key.swapaxes(-1, -2) * query.dtype.type(factor))
-
-    def scale(self, width: int, heads: int) -> float:
-        """One over the root of the head width."""
-        return 1 / math.sqrt(width)
-
-    def logits(
-        self, scores: Array, softcap: float | None, mask: Array | None, causal: bool, window: int | None
-    ) -> Array:
-        """The scores capped, then masked."""
-        return self.masked(self.cap(scores, softcap), mask, causal, window)
-
-    def cap(self, scores: Array, softcap: float | None) -> Array:
-        """c·tanh(s/c)."""
-        return scores if softcap is None else np.tanh(scores / scores.dtype.type(softcap)) * scores.dtype.type(softcap)
-
-    def masked(self, scores: Array, mask: Array | None, causal: bool, window: int | None) -> Array:
-        """The scores with every mask applied, each removing what it forbids."""
-        if mask is not None:
-            scores = self.permit(scores, mask) if mask.dtype == bool else self.biased(scores, wide(mask))
-        if causal:
-            scores = self.permit(scores, self.past(scores))
-        return scores if window is None else self.permit(scores, self.within(scores, window))
-
-    def biased(self, scores: Array, mask: Array) -> Array:
-        """The scores with the finite part of an additive mask added, minus infinity where that says so."""
-        blocked = np.isneginf(mask)
-        return self.permit(scores + np.where(blocked, 0, mask).astype(mask.dtype), ~blocked)
-
-    def permit(self, scores: Array, allowed: Array) -> Array:
-        """The scores where allowed, minus infinity elsewhere."""
-        return np.where(allowed, scores, -np.inf).astype(scores.dtype)
-
-    def distance(self, scores: Array) -> Array:
-        """How many positions key j lies behind query i, the last of each aligned."""
-        queries, keys = scores.shape[-2:]
-        return np.asarray(np.arange(queries)[:, None] + (keys - queries) - np.arange(keys))
-
-    def past(self, scores: Array) -> Array:
-        """Where the key is not ahead of the query."""
-        return np.asarray(self.distance(scores) >= 0)
-
-    def within(self, scores: Array, window: int) -> Array:
-        """Where the key is fewer than `window` positions away."""
-        return np.asarray(np.abs(self.distance(scores)) < window)
-
-    def attend(self, scores: Array, value: Array, sink: Array | None) -> Array:
-        """The average of the values under the weights of the scores."""
-        return self.normalise(scores, sink) @ value
-
-    def normalise(self, scores: Array, sink: Array | None = None) -> Array:
-        """Softmax over the keys, with the sink's mass in the sum; a row with nothing allowed is all zero."""
-        top = self.top(scores if sink is None else np.maximum(scores, sink))
-        mass = self.exp(scores - top)
-        total = mass.sum(-1, keepdims=True)
-        if sink is not None:
-            total = total + self.exp(sink - top)
-        return self.divide(mass, total)
-
-    def exp(self, shifted: Array) -> Array:
-        """e^x."""
-        return np.asarray(np.exp(shifted))
-
-    def divide(self, mass: Array, total: Array) -> Array:
-        """The mass over its total, zero where there is none."""
-        return np.asarray(mass / np.where(total == 0, 1, total).astype(mass.dtype))
-
-    def top(self, scores: Array) -> Array:
-        """The largest score of each row, zero where there is none."""
-        top = scores.max(-1, keepdims=True)
-        return np.where(np.isneginf(top), 0, top).astype(scores.dtype)
-
-    # Heads.
-
-    def multi_head_attention(
+    def block(
         self,
         x: Array,
         parameters: Parameters,
         *,
-        heads: int,
-        kv_heads: int | None = None,
+        configuration: Configuration,
         mask: Array | None = None,
-        causal: bool = False,
+        positions: Array | None = None,
     ) -> Array:
-        """The heads of the projected input, concatenated and projected."""
-        shared = heads if kv_heads is None else kv_heads
-        query, key, value = (
-            self.split(self.project(x, parameters, name), n)
-            for name, n in (("query", heads), ("key", shared), ("value", shared))
+        """The stream after the first block of a model."""
+        where = np.broadcast_to(np.arange(x.shape[1]) if positions is None else positions, x.shape[:2])
+        return self.block_of(x, parameters, 0, Pass(configuration, where, where, mask, None, 0, None))
+
+    def forward(self, parameters: Parameters, tokens: Array, p: Pass) -> Array:
+        """Logits, or the last stream, of the new tokens."""
+        c, stream = p.configuration, p.mark("embedding", self.embedded(parameters, tokens, p))
+        for layer in range(c.layers):
+            stream = self.block_of(stream, layer_parameters(parameters, layer), layer, p)
+        if p.cache is not None:
+            p.cache.positions = p.seen
+        final = p.mark("final", self.final(stream, parameters, p))
+        return p.mark("logits", self.unembedded(final, parameters, c)) if c.output == "logits" else final
+
+    # The stream before and after the blocks.
+
+    def embedded(self, parameters: Parameters, tokens: Array, p: Pass) -> Array:
+        """The stream that enters the first block: token, position and segment vectors, then a norm if there is one."""
+        c, stream = p.configuration, self.token_vectors(parameters, tokens, p.configuration)
+        if c.position_kind == "learned":
+            stream = self.added(stream, self.position_rows(parameters["position_embedding"], p))
+        if c.position_kind == "sinusoidal":
+            stream = self.added(stream, self.sinusoidal_positions(p.positions, c.width, wide(stream).dtype))
+        if c.segments:
+            stream = self.added(stream, parameters["segment_embedding"][0])
+        return self.norm(stream, parameters, "embedding_norm", c) if c.embedding_norm else stream
+
+    def token_vectors(self, parameters: Parameters, tokens: Array, c: Configuration) -> Array:
+        """The rows of the token table, times the root of the width where that is declared."""
+        rows = self.embedding(parameters["token_embedding"], tokens)
+        return np.asarray(wide(rows) * wide(rows).dtype.type(c.width**0.5), rows.dtype) if c.embedding_scaled else rows
+
+    def position_rows(self, table: Array, p: Pass) -> Array:
+        """The rows of the learned table for the positions."""
+        return self.embedding(table, p.positions + p.configuration.position_offset)
+
+    def added(self, stream: Array, contribution: Array) -> Array:
+        """The stream with a contribution."""
+        return np.asarray(wide(stream) + wide(contribution), stream.dtype)
+
+    def final(self, stream: Array, parameters: Parameters, p: Pass) -> Array:
+        """The stream after the last norm."""
+        c = p.configuration
+        return self.norm(stream, parameters, "final_norm", c) if c.final_norm else stream
+
+    def unembedded(self, final: Array, parameters: Parameters, c: Configuration) -> Array:
+        """The logits, scaled and capped as declared."""
+        logits = self.linear(final, self.unembedding(parameters, c), parameters.get("unembedding_bias"))
+        inner = wide(logits) * wide(logits).dtype.type(c.logit_scale)
+        return self.cap(inner, c.logit_cap or None).astype(logits.dtype)
+
+    def unembedding(self, parameters: Parameters, c: Configuration) -> Array:
+        """The unembedding: the token table where it is tied."""
+        return parameters["token_embedding" if c.tied else "unembedding_weight"]
+
+    # Blocks.
+
+    def block_of(self, x: Array, parameters: Parameters, layer: int, p: Pass) -> Array:
+        """The stream after one block."""
+        attended = self.sublayer("attention", x, parameters, layer, p)
+        if p.configuration.parallel:
+            both = self.added(attended, self.sublayer("feed_forward", x, parameters, layer, p))
+            return p.mark(f"layers.{layer}.stream", self.added(both, x))
+        stream = p.mark(f"layers.{layer}.attended", self.residual("attention", x, attended, parameters, p))
+        network = self.sublayer("feed_forward", stream, parameters, layer, p)
+        return p.mark(f"layers.{layer}.stream", self.residual("feed_forward", stream, network, parameters, p))
+
+    def sublayer(self, name: str, x: Array, parameters: Parameters, layer: int, p: Pass) -> Array:
+        """What attention, or the feed-forward network, contributes, with the norms that belong to it."""
+        c = p.configuration
+        inner = self.before(name, x, parameters, c)
+        if inner is not x:
+            p.mark(f"layers.{layer}.{name}_input", inner)
+        if name == "attention":
+            out = self.self_attention(inner, parameters, layer, p)
+        else:
+            out = self.feed_forward(inner, parameters, activation=c.activation)
+        return self.after(name, p.mark(f"layers.{layer}.{name}_output", out), parameters, c)
+
+    def before(self, name: str, x: Array, parameters: Parameters, c: Configuration) -> Array:
+        """The norm before a sublayer, or the one that both share."""
+        if c.placement not in ("pre", "sandwich"):
+            return x
+        own = f"{name}_norm" if f"{name}_norm_weight" in parameters else "attention_norm"
+        return self.norm(x, parameters, own, c)
+
+    def after(self, name: str, out: Array, parameters: Parameters, c: Configuration) -> Array:
+        """The norm on what a sublayer contributes."""
+        if c.placement == "sandwich":
+            return self.norm(out, parameters, f"{name}_post_norm", c)
+        return self.norm(out, parameters, f"{name}_norm", c) if c.placement == "after" else out
+
+    def residual(self, name: str, stream: Array, out: Array, parameters: Parameters, p: Pass) -> Array:
+        """The addition, and the norm on the sum where norms come last."""
+        total = self.added(stream, out)
+        return (
+            self.norm(total, parameters, f"{name}_norm", p.configuration)
+            if p.configuration.placement == "post"
+            else total
         )
-        mixed = self.attention(query, key, value, mask=mask, causal=causal)
-        return self.project(self.merge(mixed), parameters, "output")
 
-    def split(self, x: Array, heads: int) -> Array:
-        """`[batch, time, heads·width]` as `[batch, heads, time, width]`."""
-        batch, time, width = x.shape
-        if width % heads:
-            raise ValueError(f"{heads} heads do not divide a width of {width}")
-        return x.reshape(batch, time, heads, width // heads).swapaxes(1, 2)
+    def norm(self, x: Array, parameters: Parameters, name: str, c: Configuration) -> Array:
+        """The configuration's norm of that name."""
+        gain = self.gain(parameters[f"{name}_weight"], c)
+        if c.norm == "rms":
+            return self.rms_norm(x, gain, eps=c.epsilon)
+        return self.layer_norm(x, gain, parameters.get(f"{name}_bias"), eps=c.epsilon)
 
-    def merge(self, x: Array) -> Array:
-        """`[batch, heads, time, width]` as `[batch, time, heads·width]`."""
-        batch, heads, time, width = x.shape
-        return x.swapaxes(1, 2).reshape(batch, time, heads * width)
+    def gain(self, weight: Array, c: Configuration) -> Array:
+        """The gain, in its arithmetic: the weight, or one more."""
+        return wide(weight) + wide(weight).dtype.type(1) if c.norm_offset else weight
+
+    def self_attention(self, x: Array, parameters: Parameters, layer: int, p: Pass) -> Array:
+        """Attention over all that the model has seen, through the block's projections."""
+        c = p.configuration
+        query, key, value = (self.projected(x, parameters, n, layer, p) for n in ("query", "key", "value"))
+        query, key = self.rotated(query, key, layer, p)
+        key, value = self.remembered(key, value, layer, p)
+        scale = c.score_divisor**-0.5 if c.score_divisor else None
+        masks = self.model_mask(query, layer, p)
+        mixed = self.attention(query, key, value, mask=masks, scale=scale, softcap=c.score_cap or None)
+        merged = p.mark(f"layers.{layer}.mixed", self.merge(mixed))
+        return self.project(merged, parameters, "output")
+
+    def projected(self, x: Array, parameters: Parameters, name: str, layer: int, p: Pass) -> Array:
+        """The heads of query, key or value, normed where that is declared."""
+        c, flat = p.configuration, self.project(x, parameters, name)
+        gain = parameters.get(f"{name}_norm_weight")
+        if gain is not None and c.query_key_norm == "width":
+            flat = self.rms_norm(flat, self.gain(gain, c), eps=c.epsilon)
+        own = self.split(flat, c.heads if name == "query" else c.kv_heads)
+        if gain is not None and c.query_key_norm == "head":
+            own = self.rms_norm(own, self.gain(gain, c), eps=c.epsilon)
+        return p.mark(f"layers.{layer}.{name}", own)
+
+    def rotated(self, query: Array, key: Array, layer: int, p: Pass) -> tuple[Array, Array]:
+        """Query and key, turned to their positions where those are rotary."""
+        if not p.configuration.rotated:
+            return query, key
+        turned = self.turned_to(query, p), self.turned_to(key, p)
+        return p.mark(f"layers.{layer}.rotated_query", turned[0]), p.mark(f"layers.{layer}.rotated_key", turned[1])
+
+    def turned_to(self, x: Array, p: Pass) -> Array:
+        """The heads rotated to the positions of the call."""
+        r = p.configuration.rotary
+        return self.rope(x, p.positions, base=r.base, rotary_width=r.width or None, layout=r.layout, scaling=r.scaling)
+
+    def remembered(self, key: Array, value: Array, layer: int, p: Pass) -> tuple[Array, Array]:
+        """Keys and values of all tokens seen, the new ones kept as well."""
+        if p.cache is None:
+            return key, value
+        if layer < len(p.cache.layers):
+            old = p.cache.layers[layer]
+            key, value = (np.concatenate([a, b], axis=2) for a, b in zip(old, (key, value), strict=True))
+            p.cache.layers[layer] = key, value
+        else:
+            p.cache.layers.append((key, value))
+        return key, value
+
+    def model_mask(self, query: Array, layer: int, p: Pass) -> Array | None:
+        """Where each query may attend, as a boolean mask, or as a bias where positions are one."""
+        c, queries, keys = p.configuration, query.shape[2], p.seen.shape[1]
+        shape = np.empty((queries, keys))
+        allowed = np.ones((1, 1, queries, keys), bool) if p.mask is None else self.spread_mask(p.mask)
+        if c.causal:
+            allowed = allowed & self.past(shape)
+        if c.window_of(layer):
+            allowed = allowed & self.within(shape, c.window_of(layer))
+        if c.position_kind != "alibi":
+            return np.broadcast_to(allowed, (len(p.seen), 1, queries, keys))
+        return np.where(allowed, self.slopes_bias(p, wide(query).dtype), -np.inf)
+
+    def spread_mask(self, mask: Array) -> Array:
+        """A mask of keys, or of queries and keys, with an axis for the heads."""
+        return mask[:, None, None, :] if mask.ndim == 2 else mask[:, None]
+
+    def slopes_bias(self, p: Pass, dtype: Any) -> Array:
+        """Minus slope times distance, `[batch, heads, queries, keys]`."""
+        slopes = self.alibi_slopes(p.configuration.heads).astype(dtype)[:, None, None]
+        behind = p.seen[:, None, None, :] - p.positions[:, None, :, None]
+        return np.asarray(slopes * behind.astype(dtype))
 
 
-def wide(x: Array) -> Array:
-    """The array in its arithmetic: itself, or float32 for 16-bit storage."""
-    return x if x.dtype.itemsize > 2 else x.astype(np.float32)
+@dataclass(eq=False)
+class Model:
+    """A model in NumPy: operations, a configuration and parameters by name."""
+
+    operations: NumpyReference
+    configuration: Configuration
+    held: dict[str, Array]
+
+    def __call__(
+        self,
+        tokens: Array,
+        *,
+        positions: Array | None = None,
+        mask: Array | None = None,
+        cache: Cache | None = None,
+        trace: dict[str, Array] | None = None,
+    ) -> Array:
+        """The logits of the tokens, which follow those in the cache."""
+        start = 0 if cache is None else cache.length
+        where = self.operations.positions_of(tokens, start) if positions is None else positions
+        seen = where if cache is None or cache.positions is None else np.concatenate([cache.positions, where], 1)
+        p = Pass(self.configuration, where, seen, mask, cache, start, trace)
+        return self.operations.forward(self.held, tokens, p)
+
+    def new_cache(self) -> Cache:
+        """An empty cache."""
+        return Cache()
+
+    def reorder_cache(self, cache: Cache, rows: Array) -> None:
+        """Row i of the cache becomes the old row rows[i]."""
+        self.operations.reorder(cache, rows)
+
+    def crop_cache(self, cache: Cache, length: int) -> None:
+        """The cache without what follows its first `length` tokens."""
+        self.operations.crop(cache, length)
+
+    def parameters(self) -> Mapping[str, Array]:
+        """Every parameter by name."""
+        return self.operations.exported(self.held, self.configuration)
+
+
+def layer_parameters(parameters: Parameters, layer: int) -> dict[str, Array]:
+    """The parameters of one block, names without the layer."""
+    prefix = f"layers.{layer}."
+    return {name.removeprefix(prefix): p for name, p in parameters.items() if name.startswith(prefix)}
 
 
 numpy_reference = NumpyReference()

@@ -9,15 +9,18 @@ from types import MappingProxyType
 from typing import Any, Self
 
 import numpy as np
+import numpy.typing as npt
 from hypothesis import strategies as st
 
 from gnomon.spec.bounds import round_to
-from gnomon.spec.configuration import CONFIGURATIONS, Configuration
+from gnomon.spec.configuration import CONFIGURATIONS, Configuration, Rotary, Scaling
 from gnomon.spec.evaluators import Floats, Mask
+from gnomon.spec.families import FAMILIES
 from gnomon.spec.linear import ACTIVATIONS
 from gnomon.spec.precision import Format
 
 Rng = np.random.Generator
+Ids = npt.NDArray[np.int64]
 Strategy = st.SearchStrategy[Any]
 
 LENGTHS = (1, 2, 3, 4, 5, 7, 8, 13)
@@ -72,12 +75,20 @@ def _field(name: str, default: Any, text: str) -> Any:
     if isinstance(default, bool):
         return {"True": True, "False": False}[text]
     if isinstance(default, str):
-        words = {"regime": REGIMES, "masked": MASKS, "activation": ACTIVATIONS, "name": ("", *CONFIGURATIONS)}
+        words = {
+            "regime": REGIMES,
+            "masked": MASKS,
+            "activation": ACTIVATIONS,
+            "name": ("", *CONFIGURATIONS),
+            "family": FAMILIES,
+            "layout": LAYOUTS,
+            "scaling": ("", *SCALINGS),
+        }
         known: tuple[str, ...] = tuple(words[name])
         if text not in known:
             raise ValueError(f"{name} is one of {', '.join(known)}")
         return text
-    least = 0 if name in ("seed", "window") else 1
+    least = 0 if name in ("seed", "window", "widened") else 1
     if int(text) < least:
         raise ValueError(f"{name} is at least {least}")
     return int(text)
@@ -353,6 +364,194 @@ def multi_head_cases(*, head_pairs: Sequence[tuple[int, int]] = SQUARE_HEADS, **
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NormCase(Case):
+    """A norm with its gain, a shift where it is biased, and ε = 2^−epsilon, which every format holds."""
+
+    batch: int = 1
+    time: int = 1
+    width: int = 1
+    epsilon: int = 10
+    biased: bool = False
+
+    @property
+    def eps(self) -> float:
+        """What is added under the root."""
+        return 2.0**-self.epsilon
+
+    @property
+    def stretch(self) -> float:
+        """What the numbers of the regime are multiplied by, so that some squares leave the range of float16."""
+        return (1.0, 2.0**7, 2.0**-7)[self.seed % 3]
+
+    def arrays(self, form: Format) -> tuple[Floats, ...]:
+        """Input `[batch, time, width]`, gain and, if there is one, shift."""
+        gains = np.random.default_rng((self.seed, 6)).standard_normal((2 if self.biased else 1, self.width))
+        x = filled(self, self.rng, form, self.batch, self.time, self.width) * self.stretch
+        return (round_to(x, form), *round_to(gains, form))
+
+
+def norm_cases(**given: Any) -> Strategy:
+    """Norm cases; a keyword fixes a field, by a value or a strategy."""
+    return _drawn(
+        NormCase,
+        given,
+        batch=st.sampled_from((1, 2, 3)),
+        time=st.sampled_from(LENGTHS[:6]),
+        width=st.sampled_from(WIDTHS),
+        epsilon=st.sampled_from((6, 10, 16, 20)),
+        biased=st.booleans(),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddingCase(Case):
+    """A table and ids that name rows of it."""
+
+    batch: int = 1
+    time: int = 1
+    vocabulary: int = 1
+    width: int = 1
+
+    def table(self, form: Format) -> Floats:
+        """`[vocabulary, width]`."""
+        return filled(self, self.rng, form, self.vocabulary, self.width)
+
+    @property
+    def ids(self) -> Ids:
+        """`[batch, time]`, the last id of the vocabulary among them and, beside another, the first."""
+        drawn = np.random.default_rng((self.seed, 7)).integers(0, self.vocabulary, (self.batch, self.time))
+        drawn.flat[0], drawn.flat[-1] = 0, self.vocabulary - 1
+        return drawn
+
+
+def embedding_cases(**given: Any) -> Strategy:
+    """Embedding cases; a keyword fixes a field, by a value or a strategy."""
+    return _drawn(
+        EmbeddingCase,
+        given,
+        batch=st.sampled_from((1, 2, 3)),
+        time=st.sampled_from(LENGTHS),
+        vocabulary=st.sampled_from((1, 2, 3, 7, 16, 61)),
+        width=st.sampled_from(WIDTHS),
+    )
+
+
+# Scalings of rotary angles, each with frequencies on both sides of its band and none within rounding of an edge.
+SCALINGS: Mapping[str, Scaling] = MappingProxyType(
+    {
+        "linear": Scaling(kind="linear", factor=4.0),
+        "linear-3": Scaling(kind="linear", factor=3.0),
+        "ntk": Scaling(kind="ntk", factor=4.0),
+        "dynamic-ntk": Scaling(kind="dynamic-ntk", factor=3.0, original=64),
+        "yarn": Scaling(kind="yarn", factor=4.0, original=128, low=1.0, high=32.0),
+        "yarn-long": Scaling(kind="yarn", factor=16.0, original=4096, low=1.0, high=32.0, attention_factor=0.75),
+        "llama3": Scaling(kind="llama3", factor=8.0, original=64, low=1.0, high=4.0),
+    }
+)
+LAYOUTS = ("", "half", "interleaved")  # the first: the declared one
+REACHES = (7, 1, 64, 300, 3000, 20000, 2**17)  # beyond what 16 bits tell apart, in one format and in the other
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RotaryCase(Case):
+    """Heads at positions up to `reach`, of whose features one in `share` is turned."""
+
+    batch: int = 1
+    heads: int = 1
+    time: int = 1
+    head_width: int = 2
+    share: int = 1
+    layout: str = ""  # one of LAYOUTS
+    base: int = 10000
+    scaling: str = ""  # one of SCALINGS, or none
+    reach: int = 1
+    by_row: bool = False
+
+    @property
+    def width(self) -> int:
+        """How many features are turned."""
+        return max(2, self.head_width // self.share // 2 * 2)
+
+    def arrays(self, form: Format) -> tuple[Floats, Floats]:
+        """A query and a key, `[batch, heads, time, head_width]`."""
+        rng, shape = self.rng, (self.batch, self.heads, self.time, self.head_width)
+        return filled(self, rng, form, *shape), filled(self, rng, form, *shape)
+
+    @property
+    def positions(self) -> Ids:
+        """`[time]`, or `[batch, time]` by row, in any order; the last is the farthest."""
+        shape = (self.batch, self.time) if self.by_row else (self.time,)
+        drawn = np.random.default_rng((self.seed, 8)).integers(0, self.reach + 1, shape)
+        drawn[..., -1] = self.reach
+        return drawn
+
+    def rotary(self, layout: str) -> Rotary:
+        """The rotation, in the layout that is meant where the case asks for none."""
+        own: Any = self.layout or layout
+        return Rotary(base=float(self.base), width=self.width, layout=own, scaling=SCALINGS.get(self.scaling))
+
+    def options(self) -> dict[str, Any]:
+        """The keywords that say its rotation, where that is not the usual one."""
+        said = {
+            "base": None if self.base == 10000 else float(self.base),
+            "rotary_width": None if self.width == self.head_width else self.width,
+            "layout": self.layout or None,
+            "scaling": SCALINGS.get(self.scaling),
+        }
+        return {name: value for name, value in said.items() if value is not None}
+
+    def plain(self) -> Self:
+        """The case with the usual rotation, of one row of positions."""
+        return replace(self, share=1, layout="", base=10000, scaling="", by_row=False)
+
+
+def rotary_cases(**given: Any) -> Strategy:
+    """Rotary cases; a keyword fixes a field, by a value or a strategy."""
+    return _drawn(
+        RotaryCase,
+        given,
+        batch=st.sampled_from((1, 2, 3)),
+        heads=st.sampled_from((1, 2, 3)),
+        time=st.sampled_from(LENGTHS),
+        head_width=st.sampled_from((8, 2, 4, 6, 16, 64)),
+        share=st.sampled_from((1, 2)),
+        layout=st.sampled_from(LAYOUTS),
+        base=st.sampled_from((10000, 100, 500000)),
+        reach=st.sampled_from(REACHES),
+        by_row=st.booleans(),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderCase(Case):
+    """Positions alone, up to `reach`, for vectors of a width; and a number of heads."""
+
+    heads: int = 1
+    time: int = 1
+    width: int = 2
+    reach: int = 1
+
+    @property
+    def positions(self) -> Ids:
+        """`[time]`, in any order; the last is the farthest."""
+        drawn = np.random.default_rng((self.seed, 8)).integers(0, self.reach + 1, self.time)
+        drawn[-1] = self.reach
+        return drawn
+
+
+def order_cases(**given: Any) -> Strategy:
+    """Order cases; a keyword fixes a field, by a value or a strategy."""
+    return _drawn(
+        OrderCase,
+        {"regime": "ordinary", **given},
+        heads=st.sampled_from((3, 1, 2, 4, 5, 6, 7, 8, 12, 16, 20, 32, 40, 71, 112)),
+        time=st.sampled_from(LENGTHS),
+        width=st.sampled_from((8, 2, 4, 6, 16, 64, 512)),
+        reach=st.sampled_from(REACHES),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CountCase(Case):
     """A configuration to count: a named model, or one of its own shape; and a length, a batch and bytes a number."""
 
@@ -401,16 +600,93 @@ def count_cases(**given: Any) -> Strategy:
     )
 
 
-KINDS: tuple[type[Case], ...] = (AttentionCase, LinearCase, FeedForwardCase, MultiHeadCase, CountCase)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReachCase(Case):
+    """A layer that mixes positions, or a stack of them; the n-th convolution has the dilation to the n."""
+
+    batch: int = 1
+    time: int = 1
+    width: int = 1
+    outer: int = 1
+    kernel: int = 1
+    dilation: int = 1
+    depth: int = 1
+    window: int = 1
+    causal: bool = False
+    biased: bool = False
+
+    @property
+    def dilations(self) -> tuple[int, ...]:
+        """The dilation of each convolution of the stack."""
+        return tuple(self.dilation**n for n in range(self.depth))
+
+    def layer(self, form: Format, index: int = 0) -> tuple[Floats, Floats | None]:
+        """Weight `[outer, in, kernel]` and bias of one convolution; those past the first are square in `outer`."""
+        rng, inner = np.random.default_rng((self.seed, 11 + index)), self.width if index == 0 else self.outer
+        weight = round_to(rng.standard_normal((self.outer, inner, self.kernel)) / np.sqrt(inner * self.kernel), form)
+        return weight, filled(self, rng, form, self.outer) if self.biased else None
+
+    def input(self, form: Format) -> Floats:
+        """`[batch, time, width]`."""
+        return filled(self, self.rng, form, self.batch, self.time, self.width)
+
+
+def reach_cases(**given: Any) -> Strategy:
+    """Layers that mix positions; a keyword fixes a field. A kernel is odd unless it is causal."""
+    drawn = _drawn(
+        ReachCase,
+        given,
+        batch=st.sampled_from((1, 2)),
+        time=st.sampled_from((*LENGTHS, 21)),
+        width=st.sampled_from(WIDTHS[:5]),
+        outer=st.sampled_from(WIDTHS[:5]),
+        kernel=st.integers(1, 5),
+        dilation=st.integers(1, 3),
+        depth=st.integers(1, 3),
+        causal=st.booleans(),
+        biased=st.booleans(),
+    )
+    return drawn.map(lambda c: c if c.causal else replace(c, kernel=c.kernel - 1 + c.kernel % 2))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationCase(Case):
+    """Documents to be scored: how many, how long at most, over how many words."""
+
+    batch: int = 1
+    time: int = 1
+    vocabulary: int = 5
+
+
+KINDS: tuple[type[Case], ...] = (
+    EvaluationCase,
+    AttentionCase,
+    LinearCase,
+    FeedForwardCase,
+    MultiHeadCase,
+    CountCase,
+    NormCase,
+    EmbeddingCase,
+    RotaryCase,
+    OrderCase,
+    ReachCase,
+)
+
+
+def kinds() -> dict[str, type[Case]]:
+    """Every kind of case, by the word that it prints first."""
+    from gnomon.props.model_cases import FixedCase, ModelCase
+
+    return {c.__name__.removesuffix("Case").lower(): c for c in (*KINDS, ModelCase, FixedCase)}
 
 
 def read_case(text: str) -> Case:
     """The case that prints as `text`: its kind, then its fields."""
-    kinds = {c.__name__.removesuffix("Case").lower(): c for c in KINDS}
+    known = kinds()
     kind, *parts = text.split(",")
-    if kind not in kinds:
-        raise MalformedCase(f"a case begins with one of {', '.join(kinds)}, not with {kind!r}")
-    return kinds[kind].read(parts)
+    if kind not in known:
+        raise MalformedCase(f"a case begins with one of {', '.join(known)}, not with {kind!r}")
+    return known[kind].read(parts)
 
 
 def _parameters(rng: Rng, form: Format, shapes: Mapping[str, tuple[int, int]], biased: bool) -> dict[str, Floats]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from gnomon.impl.loading import MODEL
 from gnomon.props.outcome import Status
 from gnomon.props.report import print_run, print_smoke, progress
 from gnomon.props.requirements import Requirement, read_requirement
@@ -53,16 +54,19 @@ def check_implementation(
     waivers: Path | None,
     require: str | None,
     jsonl: Path | None,
+    model: bool = False,
 ) -> Exit:
-    """Hold one implementation to the clauses asked for, and print what came of it."""
-    plan = Plan(name=name, asked=_asked(numbers), excused=_waivers(waivers), required=_requirement(require),
+    """Hold one implementation, or a model that is there, to the clauses asked for, and print what came of it."""
+    asked = _of_models(numbers) if model else _asked(numbers)
+    plan = Plan(name=name, asked=asked, excused=_waivers(waivers), required=_requirement(require),
                 jsonl=writable(jsonl), seed=seed, cases=cases)  # fmt: skip
     checked = _case(case, plan.asked)
-    found = smoke(name, dtypes, min(timeout, LIMIT_SECONDS))
+    impl = MODEL + name if model else name
+    found = smoke(impl, dtypes, min(timeout, LIMIT_SECONDS))
     if not found.passed:
         print_smoke(name, found)
         return Exit.NOT_RUNNABLE
-    options: dict[str, Any] = {"--impl": name, "--clause": numbers, "--dtype": dtypes, "--cases": cases,
+    options: dict[str, Any] = {"--impl": impl, "--clause": numbers, "--dtype": dtypes, "--cases": cases,
                                "--gnomon-seed": seed, "--gnomon-broken": json.dumps(_by_dtype(found)),
                                "--gnomon-examples": examples_folder()}  # fmt: skip
     options |= {"--waivers": waivers} if waivers else {}
@@ -106,6 +110,17 @@ def _asked(numbers: tuple[str, ...]) -> list[str]:
         raise click.UsageError(error.args[0]) from error
     own = [c.number for card in cards for c in (card.clauses if isinstance(card, Proposition) else (card,))]
     return own or [c.number for c in clauses()]
+
+
+def _of_models(numbers: tuple[str, ...]) -> list[str]:
+    """The clauses asked for that say something of a whole model."""
+    from gnomon.props.property import properties
+
+    whole = {p.clause.number for p in properties() if p.needs == ("model",)}
+    asked = [number for number in _asked(numbers) if number in whole]
+    if not asked:
+        raise click.UsageError(f"{', '.join(numbers)} says nothing of a whole model")
+    return asked
 
 
 def _waivers(path: Path | None) -> tuple[Waiver, ...]:

@@ -1,11 +1,10 @@
 """The modules that hold the properties, loaded once."""
 
 from importlib import import_module
-
-from gnomon.spec.catalogue import TOPICS
+from pathlib import Path
 
 
 def load_all() -> None:
     """Import every module of properties; each registers its own."""
-    for topic in TOPICS:
-        import_module(f"gnomon.props.test_{topic}")
+    for path in sorted(Path(__file__).parent.glob("test_*.py")):
+        import_module(f"gnomon.props.{path.stem}")

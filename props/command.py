@@ -13,6 +13,7 @@ from gnomon.props.running import ONE_THREAD
 os.environ.update(ONE_THREAD)  # before anything imports NumPy
 
 QUICK, USUAL, THOROUGH = 15, 60, 1000
+OF_A_MODEL = 4, 10, 100  # the same, where each case is some passes through a trained model
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 
 impl_argument = click.argument("implementation", metavar="IMPLEMENTATION")
@@ -31,16 +32,32 @@ def main() -> None:
     """An executable specification of the transformer, and a conformance suite for its implementations."""
 
 
-def budget_options(command: Callable[..., Any]) -> Callable[..., Any]:
+def budget(quick: int, usual: int, thorough: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """The options that say how long to look."""
+
+    def options(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in (
+            click.option("--quick", "cases", flag_value=quick, type=int, help=f"{quick} cases per property and dtype."),
+            click.option("--thorough", "cases", flag_value=thorough, type=int, help=f"{thorough} cases."),
+            click.option("--cases", "cases", type=click.IntRange(1), default=usual, show_default=True, help="So many."),
+            click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Draw other cases."),
+            click.option("--timeout", type=click.FloatRange(1), default=120.0, show_default=True,
+                         help="Seconds after which a property is given up and its process replaced."),
+        ):  # fmt: skip
+            command = option(command)
+        return command
+
+    return options
+
+
+def judging_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that say which case, what is excused, what is required and where verdicts go."""
     for option in (
-        click.option("--quick", "cases", flag_value=QUICK, type=int, help=f"{QUICK} cases per property and dtype."),
-        click.option("--thorough", "cases", flag_value=THOROUGH, type=int, help=f"{THOROUGH} cases."),
-        click.option("--cases", "cases", type=click.IntRange(1), default=USUAL, show_default=True, help="So many."),
-        click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Draw other cases."),
-        click.option("--timeout", type=click.FloatRange(1), default=120.0, show_default=True,
-                     help="Seconds after which a property is given up and its process replaced."),
-    ):  # fmt: skip
+        click.option("--json", "jsonl", type=click.Path(path_type=Path), help="Write every verdict as a line of JSON."),
+        click.option("--require", metavar="N|SET", help="Fail unless N clauses, or all of a frozen set, hold."),
+        click.option("--waivers", type=click.Path(path_type=Path), help="A TOML file of violations that are excused."),
+        click.option("--case", metavar="TEXT", help="Judge one case, as a failure printed it."),
+    ):
         command = option(command)
     return command
 
@@ -49,17 +66,32 @@ def budget_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @impl_argument
 @clause_option
 @dtype_option
-@budget_options
+@budget(QUICK, USUAL, THOROUGH)
 @workers_option
-@click.option("--case", metavar="TEXT", help="Judge one case, as a failure printed it.")
-@click.option("--waivers", type=click.Path(path_type=Path), help="A TOML file of violations that are excused.")
-@click.option("--require", metavar="N|SET", help="Fail unless N clauses, or all of a frozen set, hold.")
-@click.option("--json", "jsonl", type=click.Path(path_type=Path), help="Write every verdict as a line of JSON.")
+@judging_options
 def check(implementation: str, **options: Any) -> None:
     """Hold IMPLEMENTATION to every clause: an installed name, a module, module:object or a file."""
     from gnomon.props.checking import check_implementation
 
     sys.exit(check_implementation(implementation, **options))
+
+
+@main.command("check-model")
+@click.argument("target", metavar="TARGET")
+@clause_option
+@dtype_option
+@budget(*OF_A_MODEL)
+@workers_option
+@judging_options
+def check_model(target: str, **options: Any) -> None:
+    """Hold a model that is there to every clause that can be: the folder of a checkpoint, or a function that loads it.
+
+    TARGET is a folder with config.json and *.safetensors, or module:function or ./file.py:function for a function that
+    returns the model.
+    """
+    from gnomon.props.checking import check_implementation
+
+    sys.exit(check_implementation(target, model=True, **options))
 
 
 @main.command()
@@ -140,13 +172,24 @@ def graph(number: str) -> None:
 @click.option("--bytes", "item", type=click.IntRange(1), default=2, show_default=True, help="Bytes a number.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def count(configuration: str, batch: int, item: int, as_json: bool) -> None:
-    """Count the parameters, scores and cache of CONFIG: a named model, a config.json, or `2017`, that paper's table."""
+    """Count the parameters, scores and cache of CONFIG: a named model or a config.json; `2017` with its paper's table."""
     from gnomon.props.counting import print_counts, print_paper_table
 
-    if configuration == "2017":
+    print_counts(configuration, batch, item, as_json)
+    if configuration == "2017" and not as_json:
         print_paper_table()
-    else:
-        print_counts(configuration, batch, item, as_json)
+
+
+@main.command()
+@click.argument("number", metavar="N", type=int)
+@click.option("--impl", metavar="NAME", help="What to run in laboratory 2, numpy unless it is named.")
+@click.option("--config", multiple=True, metavar="CONFIG", help="A model of laboratory 4 or 5, as `count` takes it.")
+@click.option("--plot", type=click.Path(path_type=Path), help="Where the plot goes, ./gnomon-lab-N.png unless named.")
+def lab(number: int, plot: Path | None, **options: Any) -> None:
+    """Run laboratory N of the source: print a table, write a plot, say what follows."""
+    from gnomon.props.laboratories import run_laboratory
+
+    run_laboratory(number, plot, **options)
 
 
 def _cards(numbers: tuple[str, ...]) -> list[Any]:

@@ -33,9 +33,9 @@ def counted(c: Configuration, batch: int, item: int) -> dict[str, int]:
     """Every number that is printed, by name."""
     return {
         "embedding": parameters.embedding_parameters(c),
-        "attention of all blocks": c.layers * parameters.attention_parameters(c),
-        "feed-forward of all blocks": c.layers * parameters.feed_forward_parameters(c),
-        "norms of all blocks": c.layers * c.norms * parameters.norm_parameters(c),
+        "attention of all blocks": parameters.attentions(c) * parameters.attention_parameters(c),
+        "feed-forward of all blocks": parameters.networks(c) * parameters.feed_forward_parameters(c),
+        "norms of all blocks": parameters.block_norm_parameters(c),
         "final norm, unembedding, pooler": parameters.head_parameters(c),
         "parameters": parameters.parameter_count(c),
         "bytes of the weights": parameters.parameter_count(c) * item,

@@ -11,7 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from gnomon.impl.loading import CannotLoad, load
-from gnomon.props.measure import OTHER, log_ratio, measured
+from gnomon.props.datasheet_model import DECLARED, MEASURES
+from gnomon.props.measure import OTHER, base, log_ratio, measured
 from gnomon.props.outcome import Declined, ImplementationFailed
 from gnomon.props.report import console, print_smoke
 from gnomon.props.smoke import smoke
@@ -51,14 +52,20 @@ def datasheet(name: str, dtypes: tuple[str, ...] = ()) -> list[Row]:
         subject = Subject(implementation, dtype)
         rows += [_convention(subject, field.name) for field in fields(Conventions)]
         rows.append(_row("scale at width 64", dtype, "", _attempt(partial(_scale, subject))))
+        rows.append(_row("rotary base", dtype, "", _attempt(partial(_base, subject))))
         arithmetic = _attempt(partial(_arithmetic, subject))
         rows.append(_row("arithmetic", dtype, subject.precision.arithmetic.name, arithmetic))
+        rows += [_measured(subject, axis) for axis in MEASURES]
     return rows
 
 
 def _convention(subject: Subject, axis: str) -> Row:
     declared = getattr(subject.conventions, axis)
     return _row(axis, subject.dtype, declared or _UNDECLARED, _attempt(partial(measured, subject, axis)))
+
+
+def _measured(subject: Subject, axis: str) -> Row:
+    return _row(axis, subject.dtype, DECLARED.get(axis, ""), _attempt(partial(MEASURES[axis], subject)))
 
 
 def _row(axis: str, dtype: str, declared: str, seen: str) -> Row:
@@ -76,6 +83,10 @@ def _attempt(measure: Callable[[], str]) -> str:
 
 def _scale(subject: Subject) -> str:
     return f"{log_ratio(subject, 64):.4g}"
+
+
+def _base(subject: Subject) -> str:
+    return f"{base(subject):.4g}"
 
 
 def _arithmetic(subject: Subject) -> str:

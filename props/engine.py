@@ -10,9 +10,11 @@ from hypothesis import Phase, given, settings
 from hypothesis.errors import FlakyFailure
 
 from gnomon.impl.faults import Fault, faults_of
+from gnomon.impl.loading import Implementation, load
 from gnomon.props.cases import MalformedCase
 from gnomon.props.found import Found
 from gnomon.props.judge import Comparison, Violation
+from gnomon.props.model_cases import of_subject
 from gnomon.props.outcome import Declined, ImplementationFailed, Status, Verdict
 from gnomon.props.property import Property
 from gnomon.props.snippets import failure_text, replay_line, snippet, suspected
@@ -20,6 +22,8 @@ from gnomon.props.subject import Subject
 from gnomon.spec.card import Mistake
 
 _KEPT_CASES = 200  # enough to tell the faults apart; more would only hold memory
+_MODEL_SHARE = 0.4  # of the cases: one of a whole model costs what ten of an operation do
+_ROUNDS = 3  # of cases, as long as those tried could not have shown every fault
 _COMPILED_SHARE = 0.35  # of the cases, where each new shape costs a tenth of a second to compile
 
 
@@ -45,6 +49,8 @@ class Hunt:
     declined: dict[str, int] = field(default_factory=dict)
     margin: float = 0.0
     last: Any = None
+    told: set[Mistake] = field(default_factory=set)  # mistakes that some case would have shown
+    asked: dict[Mistake, int] = field(default_factory=dict)  # how many cases each mistake was held against
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -102,15 +108,17 @@ def examine(prop: Property, subject: Subject, budget: Budget) -> Verdict:
         return _verdict(hunt, Status.ERROR, started, message=str(broken))
     try:
         try_again(hunt, budget)
-        search(hunt, budget)
+        undetected = searched(hunt, budget)
     except Violation as violation:
         verdict = _failed(hunt, Status.VIOLATED, started, violation.comparison)
     except ImplementationFailed as failure:
         verdict = _failed(hunt, Status.ERROR, started, str(failure))
+    except Declined as refusal:
+        return _verdict(hunt, Status.UNSUPPORTED, started, message=str(refusal))
     except FlakyFailure as flaky:
         verdict = _flaky(hunt, started, flaky)
     else:
-        return _held(hunt, budget, started)
+        return _held(hunt, undetected, started)
     if budget.found is not None:
         budget.found.keep(str(hunt.last), *hunt.key)
     return verdict
@@ -122,7 +130,7 @@ def try_again(hunt: Hunt, budget: Budget) -> None:
     if budget.found is None or text is None:
         return
     with suppress(Declined, MalformedCase):  # of another version, or no longer offered
-        hunt.judge(hunt.prop.read_case(text))
+        hunt.judge(of_subject(hunt.prop.read_case(text), hunt.subject))
     budget.found.forget(*hunt.key)
 
 
@@ -170,15 +178,17 @@ def search(hunt: Hunt, budget: Budget) -> None:
 
 def _examples(hunt: Hunt, budget: Budget) -> int:
     compiled = hunt.subject.implementation.declaration.compiles
-    return max(3, round(budget.cases * hunt.prop.share * (_COMPILED_SHARE if compiled else 1)))
+    costly = "model" in hunt.prop.needs and hunt.subject.fixed is None
+    share = hunt.prop.share * (_MODEL_SHARE if costly else 1)
+    return max(3, round(budget.cases * share * (_COMPILED_SHARE if compiled else 1)))
 
 
 def replay(prop: Property, subject: Subject, case: Any) -> Verdict:
     """The verdict on one given case."""
     hunt, started = Hunt(prop, subject), time.perf_counter()
     try:
-        margin = judge(prop, subject, case)
-    except Declined as reason:
+        margin = judge(prop, subject, of_subject(case, subject))
+    except (Declined, MalformedCase) as reason:
         return _verdict(hunt, Status.UNSUPPORTED, started, message=str(reason))
     except Violation as violation:
         hunt.last = case
@@ -187,19 +197,34 @@ def replay(prop: Property, subject: Subject, case: Any) -> Verdict:
         hunt.last = case
         return _failed(hunt, Status.ERROR, started, str(failure))
     hunt.cases, hunt.margin = int(margin is not None), margin or 0.0
-    status = Status.HOLDS if hunt.cases else Status.INSENSITIVE
-    return _verdict(hunt, status, started, message="" if hunt.cases else "nothing in this case can be decided")
+    why = next(iter((*subject.blind, *subject.elsewhere)), "nothing in this case can be decided")
+    status = Status.HOLDS if hunt.cases and not subject.blind else Status.INSENSITIVE
+    return _verdict(hunt, status, started, message="" if status is Status.HOLDS else why)
 
 
-def _held(hunt: Hunt, budget: Budget, started: float) -> Verdict:
+def searched(hunt: Hunt, budget: Budget) -> tuple[str, ...]:
+    """The mistakes that the cases could not have shown; where there are any, more cases are tried first."""
+    undetected: tuple[str, ...] = ()
+    for turn in range(_ROUNDS):
+        search(hunt, replace(budget, seed=budget.seed + turn * 2**32))
+        if not budget.sensitivity or not hunt.cases:
+            return ()
+        undetected = tuple(f.mistake.slug for f in _expected_faults(hunt) if not _tells(hunt, f) and _made(hunt, f))
+        if not undetected:
+            break
+    return undetected
+
+
+def _held(hunt: Hunt, undetected: tuple[str, ...], started: float) -> Verdict:
     if not hunt.cases and hunt.declined:
         most = max(hunt.declined, key=lambda reason: hunt.declined[reason])
         return _verdict(hunt, Status.UNSUPPORTED, started, message=most)
+    if hunt.subject.blind:
+        return _verdict(hunt, Status.INSENSITIVE, started, message=next(iter(hunt.subject.blind)))
+    if not hunt.cases and hunt.subject.elsewhere:
+        return _verdict(hunt, Status.UNSUPPORTED, started, message=next(iter(hunt.subject.elsewhere)))
     if not hunt.cases:
         return _verdict(hunt, Status.INSENSITIVE, started, message="no case could be decided at this precision")
-    if not budget.sensitivity:
-        return _verdict(hunt, Status.HOLDS, started)
-    undetected = tuple(f.mistake.slug for f in _expected_faults(hunt) if not _tells(hunt, f))
     if not undetected:
         return _verdict(hunt, Status.HOLDS, started)
     message = f"its cases could not have shown: {', '.join(undetected)}"
@@ -208,19 +233,48 @@ def _held(hunt: Hunt, budget: Budget, started: float) -> Verdict:
 
 def _expected_faults(hunt: Hunt) -> list[Fault]:
     """The faults that the property has to reject in this dtype."""
+    held = hunt.subject.fixed
+    if held is not None and held.parameters is None:
+        return []  # a fault is built of parameters
     own = [f for f in faults_of(hunt.prop.clause) if f.mistake in hunt.prop.mistakes]
     return [f for f in own if hunt.subject.dtype not in f.mistake.unseen and _possible(f.mistake, hunt.subject)]
 
 
 def _possible(mistake: Mistake, subject: Subject) -> bool:
-    """Whether the subject has the keywords without which the mistake cannot be made."""
-    return not mistake.needs or subject.offers("attention", *mistake.needs)
+    """Whether the subject has the keywords, and the families of models, without which the mistake cannot be made."""
+    if mistake.families and not set(mistake.families) & set(subject.implementation.declaration.families):
+        return False
+    parts = (need.rpartition(".") for need in mistake.needs)
+    return all(subject.offers(operation or "attention", keyword) for operation, _, keyword in parts)
 
 
 def _tells(hunt: Hunt, fault: Fault) -> bool:
     """Whether some judged case would have rejected the fault at the subject's own precision."""
-    faulty = Subject(fault.implementation, hunt.subject.dtype, rounding=hunt.subject.precision)
-    return any(rejects(hunt.prop, faulty, case) for case in hunt.judged)
+    if fault.mistake not in hunt.told:
+        own = hunt.subject
+        faulty = Subject(fault.implementation, own.dtype, rounding=own.precision, like=own.fixed)
+        fresh = hunt.judged[hunt.asked.get(fault.mistake, 0) :]
+        hunt.asked[fault.mistake] = len(hunt.judged)
+        if any(rejects(hunt.prop, faulty, case) for case in fresh):
+            hunt.told.add(fault.mistake)
+    return fault.mistake in hunt.told
+
+
+def _made(hunt: Hunt, fault: Fault) -> bool:
+    """Whether the fault is one: a black box may be as a mistake assumes, of the base that is taken unread, say."""
+    if hunt.subject.fixed is None:
+        return True
+    return any(_seen(hunt, fault.implementation, case) != _seen(hunt, load("numpy"), case) for case in hunt.judged)
+
+
+def _seen(hunt: Hunt, implementation: Implementation, case: Any) -> list[bytes] | str:
+    """All numbers that the property gets from an implementation that stands in for the black box."""
+    own = hunt.subject
+    other = Subject(implementation, own.dtype, rounding=own.precision, like=own.fixed)
+    try:
+        return [c.got.tobytes() for c in hunt.prop.check(other, case)]
+    except (Declined, ImplementationFailed) as reason:
+        return str(reason)
 
 
 def rejects(prop: Property, subject: Subject, case: Any) -> bool:

@@ -1,6 +1,7 @@
 """What is due: the specification's value and bound for a subject's precision and conventions."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,10 +9,15 @@ import numpy as np
 from gnomon.props.measure import convention
 from gnomon.props.subject import Subject
 from gnomon.spec import attention as attention_spec
+from gnomon.spec import embedding as embedding_spec
 from gnomon.spec import heads as heads_spec
 from gnomon.spec import linear as linear_spec
-from gnomon.spec import masks
+from gnomon.spec import masks, norms
+from gnomon.spec import order as order_spec
+from gnomon.spec import reach as reach_spec
+from gnomon.spec import rotary as rotary_spec
 from gnomon.spec.bounds import Bounds, Tracked, allowed
+from gnomon.spec.configuration import Rotary, Scaling
 from gnomon.spec.constants import Constant, exactly
 from gnomon.spec.evaluators import Floats, Mask
 from gnomon.spec.scale import declared_scale
@@ -119,16 +125,18 @@ def _with_empty_rows(subject: Subject, usual: Expected, empty: Mask, arrays: tup
 
 def multi_head(
     subject: Subject, x: Floats, parameters: Mapping[str, Floats], *, heads: int, kv_heads: int | None = None,
-    **masking: Any,
+    positions: Any = None, **masking: Any,
 ) -> Expected:  # fmt: skip
-    """What multi-head attention is due."""
+    """What multi-head attention is due, its queries and keys turned to their positions if there are any."""
     time = np.zeros((x.shape[0], heads, x.shape[1], 1))
     permitted, bias = permission(subject, time, time, **masking)
+    usual = Rotary(layout=subject.conventions.rotary_layout)
+    placed = None if positions is None else partial(rope, subject, positions=positions, rotary=usual)
     result = expected(
         heads_spec.multi_head_attention(
             bounds(subject), x, parameters, heads=heads, kv_heads=kv_heads, allowed=permitted, bias=bias,
             scale=declared_scale(subject.conventions.scale, parameters["query_weight"].shape[0] // heads),
-            mapping=subject.conventions.head_mapping,
+            mapping=subject.conventions.head_mapping, placed=placed,
         )
     )  # fmt: skip
     if permitted is None or permitted.any(-1).all():
@@ -163,3 +171,56 @@ def softmax(subject: Subject, logits: Floats) -> Expected:
 def feed_forward(subject: Subject, x: Floats, parameters: Mapping[str, Floats], *, activation: str) -> Expected:
     """What a feed-forward network is due."""
     return expected(linear_spec.feed_forward(bounds(subject), x, parameters, activation))
+
+
+def layer_norm(subject: Subject, x: Floats, weight: Floats, bias: Floats | None = None, *, eps: float) -> Expected:
+    """What a LayerNorm is due."""
+    return expected(norms.layer_norm(bounds(subject), x, weight, bias, eps=eps))
+
+
+def rms_norm(subject: Subject, x: Floats, weight: Floats, *, eps: float) -> Expected:
+    """What an RMSNorm is due."""
+    return expected(norms.rms_norm(bounds(subject), x, weight, eps=eps))
+
+
+def embedding(subject: Subject, table: Floats, ids: Any) -> Expected:
+    """What a look-up is due: no error at all."""
+    return expected(embedding_spec.embedding(bounds(subject), table, ids))
+
+
+def rope(subject: Subject, x: Any, positions: Any, rotary: Rotary) -> Tracked:
+    """What a rotation is due, with its bound and before the oracle's share of it, so that more can be made of it."""
+    backward = subject.conventions.rotation == "backward"
+    turned: Tracked = rotary_spec.rope(bounds(subject), x, -positions if backward else positions, rotary)
+    return turned
+
+
+def rope_as_asked(
+    subject: Subject, x: Floats, positions: Any, *, base: float | None = None, rotary_width: int | None = None,
+    layout: Any = None, scaling: Scaling | None = None,
+) -> Expected:  # fmt: skip
+    """What a rotation is due, said by the keywords of the call."""
+    own = layout or subject.conventions.rotary_layout
+    rotary = Rotary(base=base or 10000.0, width=rotary_width or 0, layout=own, scaling=scaling)
+    return expected(rope(subject, x, positions, rotary))
+
+
+def sinusoidal_positions(subject: Subject, positions: Any, width: int) -> Expected:
+    """What a table of sinusoidal positions is due."""
+    arrangement = subject.conventions.sinusoids
+    return expected(order_spec.sinusoidal_positions(bounds(subject), positions, width, arrangement))
+
+
+def alibi_slopes(subject: Subject, heads: int) -> Expected:
+    """What the slopes of a linear bias are due."""
+    return expected(order_spec.alibi_slopes(bounds(subject), heads))
+
+
+def convolution(subject: Subject, x: Floats, weight: Floats, bias: Floats | None = None, **how: Any) -> Expected:
+    """What a convolution is due."""
+    return expected(reach_spec.convolution(bounds(subject), x, weight, bias, **how))
+
+
+def recurrence(subject: Subject, x: Floats, weight: Floats) -> Expected:
+    """What a linear recurrence is due."""
+    return expected(reach_spec.recurrence(bounds(subject), x, weight))

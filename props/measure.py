@@ -95,6 +95,43 @@ def head_mapping(subject: Subject) -> str:
     return {(1.0, 1.0, 2.0, 2.0): "grouped", (1.0, 2.0, 1.0, 2.0): "tiled"}.get(read, OTHER)
 
 
+def _turned(subject: Subject) -> Floats:
+    """The first of four unit vectors at position 1, where only the partner in its pair gets a share of it."""
+    one = np.zeros((1, 1, 1, 4))
+    one[..., 0] = 1.0
+    return np.asarray(subject.rope(one, np.array([1]))[0, 0, 0])
+
+
+def rotary_layout(subject: Subject) -> str:
+    """Which feature rotary positions pair with the first of four: the third, or the second."""
+    partners = np.flatnonzero(_turned(subject)[1:]).tolist()
+    return "half" if partners == [1] else "interleaved" if partners == [0] else OTHER
+
+
+def rotation(subject: Subject) -> str:
+    """Whether that partner's share is the sine of the angle, or less than nothing."""
+    share = _turned(subject)[1:].sum()
+    return "forward" if share > 0 else "backward" if share < 0 else OTHER
+
+
+def base(subject: Subject) -> float:
+    """The base of the frequencies, from the angle by which the slower of two pairs turns at position 1."""
+    turned = []
+    for feature in (1, 3):  # one of them is of that pair, in either layout; the other turns by one
+        x = np.zeros((1, 1, 1, 4))
+        x[..., feature] = 1.0
+        turned.append(np.abs(np.delete(subject.rope(x, np.array([1]))[0, 0, 0], feature)).sum())
+    with np.errstate(all="ignore"):
+        return float(np.arcsin(min(turned)) ** -2.0)
+
+
+def sinusoids(subject: Subject) -> str:
+    """What follows the sine of 1 in the code of position 1 among four features: its cosine, or the next sine."""
+    code = subject.sinusoidal_positions(np.array([1]), 4)[0]
+    near = {"interleaved": np.cos(1.0), "concatenated": np.sin(0.01)}
+    return min(near, key=lambda name: float(np.abs(code[1] - near[name])))
+
+
 def log_ratio(subject: Subject, width: int) -> float:
     """The scale, measured as half the log-ratio of the weights of two keys whose products differ by two."""
     query, key = np.zeros((1, 1, 1, width)), np.zeros((1, 1, width, width))
@@ -123,6 +160,9 @@ MEASUREMENTS: Mapping[str, Callable[[Subject], str]] = MappingProxyType(
         "empty_row": empty_row,
         "masked_key": masked_key,
         "masked_value": masked_value,
+        "rotary_layout": rotary_layout,
+        "rotation": rotation,
+        "sinusoids": sinusoids,
     }
 )
 

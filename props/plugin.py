@@ -108,16 +108,19 @@ def _items(collector: Any, found: Iterable["Property"], name: str) -> Iterator["
     implementation = loaded(config, name)
     only = chosen(config)
     case, _, text = (config.getoption("--case") or "").partition(":")
+    label, fixed = implementation.name, implementation.declaration.fixed is not None
     for prop in found:
+        if fixed and prop.needs != ("model",):
+            continue
         if only is not None and prop.clause.number not in only:
             continue
         if text and prop.name != case:
             continue
         dtypes = config.getoption("--dtype") or implementation.declaration.dtypes
         for dtype in dtypes[:1] if prop.clause.counts else dtypes:
-            label = f"{prop.id}[{name}-{dtype}]"
+            item = f"{prop.id}[{label}-{dtype}]"
             # An id that is parsed from its text is the one that `--lf` will read back.
-            yield ClauseItem.from_parent(collector, name=label, nodeid=f"{collector.nodeid}::{label}",
+            yield ClauseItem.from_parent(collector, name=item, nodeid=f"{collector.nodeid}::{item}",
                                          prop=prop, implementation=implementation, dtype=dtype)  # fmt: skip
 
 

@@ -7,12 +7,13 @@ from typing import Any, get_type_hints
 from gnomon.props.cases import Case, MalformedCase, Strategy, read_case
 from gnomon.props.judge import Comparison
 from gnomon.props.subject import Subject
-from gnomon.spec.card import Clause, Mistake
+from gnomon.spec.card import Clause, Level, Mistake
 from gnomon.spec.catalogue import order
 
 Check = Callable[[Subject, Any], Iterator[Comparison]]
 
 _properties: list["Property"] = []
+_WHOLE = {Level.BLOCK, Level.MODEL}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,12 +62,19 @@ def checks(
 
     def register(check: Check) -> Property:
         drawn = cases if callable(cases) else lambda _: cases
-        own = clause.mistakes if mistakes is None else mistakes
+        own = _shown(clause, needs) if mistakes is None else mistakes
         found = Property(clause, check.__name__, drawn, check, needs, own, share, plain)
         _properties.append(found)
         return found
 
     return register
+
+
+def _shown(clause: Clause, needs: tuple[str, ...]) -> tuple[Mistake, ...]:
+    """The mistakes that show where the property looks: in a single operation, or in a block or a model."""
+    if set(clause.level) <= _WHOLE:
+        return clause.mistakes
+    return tuple(m for m in clause.mistakes if m.whole == bool({"block", "model"} & set(needs)))
 
 
 def properties() -> tuple[Property, ...]:

@@ -14,11 +14,11 @@ from rich.table import Table
 from gnomon.props.outcome import Status, Verdict
 from gnomon.props.smoke import Smoke
 from gnomon.props.summary import headline
-from gnomon.spec.catalogue import order, propositions
+from gnomon.spec.catalogue import find, order, propositions
 
 # A pipe has no width of its own, and the eighty columns that are assumed then would cut tables.
 _WIDTH = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120
-console = Console(highlight=False, soft_wrap=True, width=_WIDTH)
+console = Console(highlight=False, soft_wrap=True, width=_WIDTH, emoji=False)  # :llama: is a name
 COLOURS = {
     Status.HOLDS: "green",
     Status.VIOLATED: "bold red",
@@ -50,6 +50,7 @@ def progress(name: str) -> Iterator[Callable[[Verdict, int, int], None]]:
 
 def print_run(name: str, verdicts: list[Verdict], found: dict[str, Status], complaints: list[str], seed: int) -> None:
     """Failures first, then one line per clause that did not simply hold, then the table by chapter."""
+    _print_cause(verdicts)
     for text, times in _failures(verdicts).items():
         console.print(escape(text) + (f"\n  (and {times - 1} more of the same)" if times > 1 else ""))
         console.print()
@@ -72,13 +73,36 @@ def _failures(verdicts: list[Verdict]) -> dict[str, int]:
 
 
 def _causes_first(verdicts: list[Verdict]) -> list[list[Verdict]]:
-    """The failed verdicts of each property, those first whose clause owns the mistake that the others look like."""
+    """The failed verdicts of each property, nearest to the mistake that most of them look like first."""
     failed: dict[tuple[str, str], list[Verdict]] = defaultdict(list)
     for verdict in verdicts:
         if verdict.status in _FAILURES and not _unjudged(verdict):
             failed[verdict.property, str(verdict.status)].append(verdict)
-    suspects = {v.suspect for v in verdicts if v.status is Status.VIOLATED}
-    return sorted(failed.values(), key=lambda own: (own[0].clause not in suspects, order(own[0].clause)))
+    suspects = [number for number, _ in _suspects(verdicts)]
+
+    def nearness(own: list[Verdict]) -> tuple[bool, bool, tuple[int, ...]]:
+        related = {s.rpartition(".")[0] for s in suspects[:1]}
+        number = own[0].clause
+        return number not in suspects, number.rpartition(".")[0] not in related, order(number)
+
+    return sorted(failed.values(), key=nearness)
+
+
+def _suspects(verdicts: list[Verdict]) -> list[tuple[str, int]]:
+    """The clauses whose mistakes the violations look like, and how many do, most first."""
+    return Counter(v.suspect for v in verdicts if v.status is Status.VIOLATED and v.suspect).most_common()
+
+
+def _print_cause(verdicts: list[Verdict]) -> None:
+    """One line before many violations: which clause they go back to."""
+    violated = sum(v.status is Status.VIOLATED for v in verdicts)
+    if violated > 1 and (suspects := _suspects(verdicts)):
+        number, times = suspects[0]
+        slug = find(number).slug
+        console.print(
+            f"[bold red]most likely cause: {number} {slug}[/], which {times} of {violated} violations look like"
+        )
+        console.print()
 
 
 def _unjudged(verdict: Verdict) -> bool:

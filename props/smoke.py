@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gnomon.impl.loading import COUNTS, OPERATIONS, CannotLoad, Implementation, load
+from gnomon.impl.loading import COUNTS, MODEL, OPERATIONS, CannotLoad, Implementation, load
 from gnomon.props.outcome import Declined, ImplementationFailed
 from gnomon.spec.configuration import CONFIGURATIONS
 
@@ -53,7 +53,8 @@ def smoke(name: str, dtypes: tuple[str, ...] = (), limit: float = LIMIT_SECONDS)
         if fatal or (not ending and unfinished is None):
             return Smoke(works, broken, fatal)
         if unfinished is None or unfinished in broken:
-            return Smoke(works, broken, f"{name} {ending or 'ended without a word'} during {_LOADING}")
+            what = name.removeprefix(MODEL)
+            return Smoke(works, broken, f"{what} {ending or 'ended without a word'} during {_LOADING}")
         broken[unfinished] = f"{unfinished[1]} {ending or 'ended its process (os._exit or a crash)'} on a small input"
 
 
@@ -106,7 +107,15 @@ def _example(operation: str) -> Example:
         "attention": ((heads, heads, heads), {}, (1, 2, 4, 2)),
         "multi_head_attention": ((x, {f"{n}_weight": weight for n in names}), {"heads": 2}, (1, 4, 4)),
         "linear": ((x, weight), {}, (1, 4, 4)),
+        "convolution": ((x, weight[..., None]), {}, (1, 4, 4)),
+        "recurrence": ((x, weight), {}, (1, 4, 4)),
         "feed_forward": ((x, {"up_weight": weight, "down_weight": weight}), {"activation": "relu"}, (1, 4, 4)),
+        "embedding": ((weight, np.arange(4)[None]), {}, (1, 4, 4)),
+        "layer_norm": ((x, weight[0]), {"eps": 1.0}, (1, 4, 4)),
+        "rms_norm": ((x, weight[0]), {"eps": 1.0}, (1, 4, 4)),
+        "rope": ((heads, np.arange(4)), {}, (1, 2, 4, 2)),
+        "sinusoidal_positions": ((np.arange(3), 4), {}, (3, 4)),
+        "alibi_slopes": ((3,), {}, (3,)),
     }
     return calls.get(operation, ((x,), {}, (1, 4, 4)))
 
@@ -136,12 +145,42 @@ def _child(arguments: dict[str, Any]) -> None:
 
 
 def _call(subject: Any, operation: str) -> None:
-    if operation in COUNTS:
+    if operation in ("model", "block"):
+        _call_model(subject, operation)
+    elif operation == "initial_parameters":
+        from gnomon.props.model_cases import example
+
+        subject.tensors(operation, example(subject.implementation.declaration.families[0]), deviation=1.0)
+    elif operation == "evaluate":
+        even = np.log(np.full((1, 2, 3), 1 / 3))
+        subject.number(operation, lambda tokens: even, [np.array([0, 1, 2])], batch_size=1)
+    elif operation == "traffic":
+        subject.count(operation, 8, 4, fast=256)
+    elif operation in ("path_length", "operation_count"):
+        subject.count(operation, "attention", *((8,) if operation == "path_length" else (8, 4)))
+    elif operation in COUNTS:
         lengths = () if operation in ("parameter_count", "crossing_length") else (8,)
         subject.count(operation, CONFIGURATIONS["gpt2"], *lengths)
     else:
         arrays, options, shape = _example(operation)
         subject.call(operation, *arrays, shape=shape, **options)
+
+
+def _call_model(subject: Any, operation: str) -> None:
+    """A small model of the first family that is declared, or a block of it."""
+    from gnomon.props.box import Input, block, box
+    from gnomon.props.model_cases import FixedCase, ModelCase
+
+    if subject.fixed is not None:
+        ids = np.zeros((2, 1 if subject.fixed.context == 1 else 2), np.int64)
+        box(subject, FixedCase(held=subject.fixed))(Input(ids))
+        return
+    for family in subject.implementation.declaration.families[:1]:
+        case = ModelCase(family=family, heads=2, kv_heads=2, head_width=4, window=2, time=3)
+        if operation == "block":
+            block(subject, case)
+        else:
+            box(subject, case)(Input(case.tokens()))
 
 
 def _tried(subject: Any, operation: str) -> dict[str, Any]:

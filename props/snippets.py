@@ -5,19 +5,26 @@ from typing import Any
 
 import numpy as np
 
+from gnomon.impl.declaration import Held
 from gnomon.impl.faults import Fault, faults, faults_of
 from gnomon.props.judge import Comparison, Violation
 from gnomon.props.outcome import Declined, ImplementationFailed
 from gnomon.props.property import Property
 from gnomon.props.subject import Call, Subject
+from gnomon.spec.parameters import parameter_count
 
+_SMALL = 1_000_000  # parameters; faults of all clauses are tried on no larger model
 _LONGEST_LITERAL = 4096  # numbers in one array of a snippet; a shrunk case stays far below
+
+
+_suspects: list[Fault] = []  # what earlier failures looked like: most likely the cause of the next one too
 
 
 def replay_line(prop: Property, subject: Subject, case: Any) -> str:
     """The command that judges exactly this case again."""
     name = subject.implementation.name
-    return f"gnomon check {name} --clause {prop.clause.number} --dtype {subject.dtype} --case '{prop.name}:{case}'"
+    command = "check" if subject.fixed is None else "check-model"
+    return f"gnomon {command} {name} --clause {prop.clause.number} --dtype {subject.dtype} --case '{prop.name}:{case}'"
 
 
 def failure_text(
@@ -43,9 +50,14 @@ def _readable(case: Any) -> str:
 def suspected(prop: Property, subject: Subject, case: Any, seen: Comparison) -> Fault | None:
     """The first fault that misses by the same amount in the same case: one of the clause's own, or of another."""
     own = faults_of(prop.clause)
-    for fault in (*own, *(f for f in faults() if f not in own)):
-        missed = _miss(prop, Subject(fault.implementation, subject.dtype, rounding=subject.precision), case)
+    held = subject.fixed
+    if held is not None and held.parameters is None:
+        return None  # a fault is built of parameters
+    large = held is not None and parameter_count(held.shape) > _SMALL
+    for fault in own if large else dict.fromkeys((*own, *_suspects, *faults())):
+        missed = _miss(prop, Subject(fault.implementation, subject.dtype, subject.precision, like=held), case)
         if missed is not None and missed.got.shape == seen.got.shape and _alike(missed, seen):
+            _suspects.insert(0, fault)
             return fault
     return None
 
@@ -58,7 +70,11 @@ def _miss(prop: Property, faulty: Subject, case: Any) -> Comparison | None:
 
 
 def _alike(missed: Comparison, seen: Comparison) -> bool:
-    return Comparison(seen.what, missed.got, seen.got, seen.allowed + missed.allowed).margin <= 1
+    """Whether two implementations miss alike: where no bound was asked for, the largest that was has to do."""
+    room = seen.allowed + missed.allowed
+    bounded = [a.allowed[np.isfinite(a.allowed)].max(initial=0.0) for a in (seen, missed)]
+    same_nature = np.where(np.isfinite(room), room, sum(bounded))
+    return Comparison(seen.what, missed.got, seen.got, same_nature).margin <= 1
 
 
 def snippet(prop: Property, subject: Subject, what: Comparison | str) -> str:
@@ -66,6 +82,8 @@ def snippet(prop: Property, subject: Subject, what: Comparison | str) -> str:
     if not subject.calls:
         return ""
     call = subject.calls[-1]
+    if subject.fixed is not None:
+        return _of_fixed(subject, subject.fixed, call, what)
     if any(np.size(a) > _LONGEST_LITERAL for a in _numbers(call)):
         return ""
     target = f"{call.operation}  # by the path {call.path!r}" if call.path else call.operation
@@ -74,8 +92,21 @@ def snippet(prop: Property, subject: Subject, what: Comparison | str) -> str:
     names = [name for name, _ in _named(subject, call)]
     positional, rest = names[: len(call.arrays)], names[len(call.arrays) :]
     renamed = subject.implementation.declaration.keywords
+    if call.operation == "model":
+        target, positional = f"{target}({', '.join(positional[:2])})", positional[2:]
     arguments = ", ".join([*positional, *(f"{renamed.get(n, n)}={n}" for n in rest)])
     return "\n".join([*lines, f"print({target}({arguments}))" if not call.path else f"# {target}", f"# {what}"])
+
+
+def _of_fixed(subject: Subject, held: Held, call: Call, what: Comparison | str) -> str:
+    """The same for a black box; nothing where the call was made with more than ids, positions and padding."""
+    numbers = {"tokens": call.arrays[0], **call.options}
+    if any(np.size(a) > _LONGEST_LITERAL or np.ndim(a) != 2 for a in numbers.values()):
+        return ""
+    framework = {"torch": ["import torch"], "jax": ["import jax.numpy as jnp"]}.get(subject.framework.name, [])
+    lines, expression = held.code(subject.dtype, tuple(call.options))
+    given = [f"{name} = {_literal(subject, value)}" for name, value in numbers.items()]
+    return "\n".join(["import numpy as np", *framework, *lines, "", *given, f"print({expression})", f"# {what}"])
 
 
 def _numbers(call: Call) -> list[Any]:
@@ -88,6 +119,8 @@ def _imports(subject: Subject, call: Call) -> list[str]:
     own = {"torch": ["import torch"], "jax": ["import jax.numpy as jnp"]}.get(framework, [])
     if subject.dtype == "bfloat16" and framework == "numpy":
         own = ["import ml_dtypes"]
+    if call.options.get("scaling") or call.operation in ("model", "block"):
+        own.append("from gnomon.spec.configuration import Configuration, Rotary, Scaling")
     return ["import numpy as np", *own, *_home(subject.implementation.home, call.operation)]
 
 
@@ -103,7 +136,12 @@ def _home(home: str, operation: str) -> list[str]:
 
 
 def _named(subject: Subject, call: Call) -> list[tuple[str, Any]]:
-    usual = {"attention": ("query", "key", "value"), "linear": ("x", "weight", "bias")}
+    layer = ("x", "weight", "bias")
+    usual: dict[str, tuple[str, ...]] = {"attention": ("query", "key", "value")}
+    usual |= dict.fromkeys(("linear", "layer_norm", "rms_norm"), layer)
+    usual["embedding"] = ("table", "ids")
+    usual |= {"rope": ("x", "positions"), "sinusoidal_positions": ("positions", "width"), "alibi_slopes": ("heads",)}
+    usual |= {"convolution": layer, "recurrence": layer, "model": ("configuration", "parameters", "tokens")}
     names = usual.get(call.operation, ("x", "parameters"))
     return [*zip(names, call.arrays, strict=False), *call.options.items()]
 
@@ -116,7 +154,7 @@ def _literal(subject: Subject, value: Any) -> str:
     if value.dtype == bool and subject.conventions.polarity == "block":
         value = ~value
     numbers = "[" + ", ".join(_number(v) for v in value.ravel().tolist()) + "]"
-    kind = "bool" if value.dtype == bool else subject.dtype
+    kind = subject.dtype if value.dtype == np.float64 else str(value.dtype)
     return _array(subject.framework.name, numbers, kind) + f".reshape{value.shape}"
 
 

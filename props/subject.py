@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from gnomon.impl.declaration import Held
 from gnomon.impl.frameworks import Framework, NotAnArray, framework
 from gnomon.impl.loading import Implementation
 from gnomon.props.outcome import Declined, ImplementationFailed
 from gnomon.spec.configuration import Configuration
 from gnomon.spec.conventions import Conventions
 from gnomon.spec.evaluators import Floats
-from gnomon.spec.precision import Precision, declared
+from gnomon.spec.precision import FORMATS, Precision, declared
 
 Shape = tuple[int, ...]
 
@@ -28,7 +29,7 @@ class Call:
     arrays: tuple[Any, ...]
     options: Mapping[str, Any]
     path: str | None = None
-    layout: str | None = None
+    view: str | None = None
 
 
 @dataclass(eq=False)
@@ -44,6 +45,15 @@ class Subject:
     calls: list[Call] = field(default_factory=list)
     measured: dict[str, str] = field(default_factory=dict)
     broken: Mapping[str, str] = field(default_factory=dict)  # operation to what the smoke test found
+    like: Held | None = None  # the black box whose configuration and parameters it is given
+    blind: dict[str, None] = field(default_factory=dict)  # why something could not be held against it
+    elsewhere: dict[str, None] = field(default_factory=dict)  # why something is held against it in another dtype
+
+    @property
+    def fixed(self) -> Held | None:
+        """The black box that it is, or stands in for."""
+        own = self.implementation.declaration.fixed
+        return self.like or (own if isinstance(own, Held) else None)
 
     @cached_property
     def precision(self) -> Precision:
@@ -100,14 +110,54 @@ class Subject:
         arrays = (x, weight) if bias is None else (x, weight, bias)
         return self.call("linear", *arrays, shape=(*x.shape[:-1], weight.shape[0]))
 
-    def count(self, operation: str, configuration: Configuration, *lengths: int, **options: int) -> int:
-        """A whole number that it computes of a configuration."""
+    def norm(self, name: str, x: Floats, *gains: Floats, eps: float, path: str | None = None) -> Floats:
+        """Its norm of that name, with gain and shift; output of the input's shape."""
+        return self.call(name, x, *gains, shape=x.shape, eps=eps, path=path)
+
+    def embedding(self, table: Floats, ids: Any, path: str | None = None) -> Floats:
+        """Its look-up; output `[..., width]`."""
+        return self.call("embedding", table, ids, shape=(*ids.shape, table.shape[-1]), path=path)
+
+    def rope(self, x: Floats, positions: Any, *, layout: str | None = None, **options: Any) -> Floats:
+        """Its rotation; output of the input's shape. The declared layout is not asked for where nobody can."""
+        spoken = layout != self.conventions.rotary_layout or self.offers("rope", "layout")
+        return self.call("rope", x, positions, shape=x.shape, layout=layout if spoken else None, **options)
+
+    def sinusoidal_positions(self, positions: Any, width: int) -> Floats:
+        """Its table; output `[..., width]`."""
+        return self.call("sinusoidal_positions", positions, width, shape=(*positions.shape, width))
+
+    def alibi_slopes(self, heads: int) -> Floats:
+        """Its slopes; output `[heads]`."""
+        return self.call("alibi_slopes", heads, shape=(heads,))
+
+    def count(self, operation: str, configuration: Configuration | str | int, *lengths: int, **options: int) -> int:
+        """A whole number that it computes of a configuration, of a layer of that name or of sizes."""
         self.require(operation, *options)
-        result = _guarded(operation, self.implementation.operations[operation], [configuration, *lengths], options)
+        result = guarded(operation, self.implementation.operations[operation], [configuration, *lengths], options)
         try:
             return index(result)
         except TypeError as error:
             raise ImplementationFailed(f"{operation} returned {result!r} where a whole number is due") from error
+
+    def number(self, operation: str, *arguments: Any, **options: Any) -> float:
+        """A real number that it computes of anything but arrays."""
+        self.require(operation, *options)
+        result = guarded(operation, self.implementation.operations[operation], list(arguments), options)
+        try:
+            return float(result)
+        except (TypeError, ValueError) as error:
+            raise ImplementationFailed(f"{operation} returned {result!r} where a number is due") from error
+
+    def tensors(self, operation: str, *arguments: Any, **options: Any) -> dict[str, Floats]:
+        """Arrays by name that it makes of anything but arrays, in whatever dtype."""
+        self.require(operation, *options)
+        result = guarded(operation, self.implementation.operations[operation], list(arguments), options)
+        if not isinstance(result, Mapping):
+            raise ImplementationFailed(
+                f"{operation} returned a {type(result).__name__} where names with arrays are due"
+            )
+        return {name: self.framework.take(array)[0] for name, array in result.items()}
 
     def call(
         self,
@@ -115,14 +165,14 @@ class Subject:
         *arrays: Any,
         shape: Shape,
         path: str | None = None,
-        layout: str | None = None,
+        view: str | None = None,
         **options: Any,
     ) -> Floats:
         """The result of one call, checked for its kind, shape and dtype before any value is looked at."""
         given = {name: value for name, value in options.items() if value is not None and value is not False}
         self.require(operation, *given)
-        self.calls.append(Call(operation, arrays, given, path, layout))
-        handed = [self.hand(a, layout) for a in arrays]
+        self.calls.append(Call(operation, arrays, given, path, view))
+        handed = [self.hand(a, view) for a in arrays]
         return self.invoke(operation, handed, {n: self.hand_option(n, v) for n, v in given.items()}, shape, path)
 
     def invoke(
@@ -131,17 +181,19 @@ class Subject:
         """The result for arrays already in the framework's hands."""
         if operation == "attention":
             self._require_groups(*arrays[:2])
-        function = self._function(operation, path)
+        function = self.function(operation, path)
         renamed = self.implementation.declaration.keywords
-        result = _guarded(operation, function, arrays, {renamed.get(n, n): v for n, v in options.items()})
-        return self._taken(operation, result, shape)
+        result = guarded(operation, function, arrays, {renamed.get(n, n): v for n, v in options.items()})
+        return self.taken(operation, result, shape)
 
-    def hand(self, x: Any, layout: str | None = None) -> Any:
-        """The array, or the arrays of a mapping, in the framework and dtype under test."""
+    def hand(self, x: Any, view: str | None = None) -> Any:
+        """The array, or the arrays of a mapping, in the framework and dtype under test; a whole number as it is."""
         if isinstance(x, Mapping):
-            return {name: self.hand(value, layout) for name, value in x.items()}
+            return {name: self.hand(value, view) for name, value in x.items()}
+        if isinstance(x, int):
+            return x
         array = self.framework.give(np.asarray(x), self.dtype)
-        return array if layout is None or np.ndim(x) < 2 else self._arranged(array, layout)
+        return array if view is None or np.ndim(x) < 2 else self._arranged(array, view)
 
     def hand_option(self, name: str, value: Any) -> Any:
         """A keyword's value as the implementation wants it: a boolean mask in its polarity, numbers as they are."""
@@ -156,26 +208,37 @@ class Subject:
         if refusal:
             raise Declined(f"its attention takes no fewer key-value heads than query heads: {refusal}")
 
-    def _arranged(self, array: Any, layout: str) -> Any:
+    def _arranged(self, array: Any, view: str) -> Any:
         if self.framework.arrange is None:
             raise Declined(f"{self.framework.name} arrays have no memory layout to vary")
-        return self.framework.arrange(array, layout)
+        return self.framework.arrange(array, view)
 
-    def _function(self, operation: str, path: str | None) -> Callable[..., Any]:
+    def function(self, operation: str, path: str | None) -> Callable[..., Any]:
+        """The operation, or its other path of that name."""
         if path is None:
             return self.implementation.operations[operation]
         return self.implementation.paths[operation][path]
 
-    def _taken(self, operation: str, result: Any, shape: Shape) -> Floats:
+    def taken(self, operation: str, result: Any, shape: Shape) -> Floats:
+        """The result as exact float64, after its kind, shape and dtype."""
         try:
             array, dtype = self.framework.take(result)
         except NotAnArray as error:
             raise ImplementationFailed(f"{operation} returned {error}") from error
         if array.shape != shape:
             raise ImplementationFailed(f"{operation} returned the shape {array.shape} where {shape} is due")
-        if dtype != self.dtype:
+        if dtype != self.dtype and operation in _FREE:
+            self._require_digits(operation, dtype)
+        elif dtype != self.dtype:
             raise ImplementationFailed(f"{operation} returned {dtype} for {self.dtype} arguments: {_WIDENED}")
         return array
+
+    def _require_digits(self, operation: str, dtype: str) -> None:
+        """Decline a result that has fewer digits than are asked about, where no argument said how many are wanted."""
+        if dtype not in FORMATS:
+            raise ImplementationFailed(f"{operation} returned {dtype} where a floating type is due")
+        if FORMATS[dtype].digits < self.precision.storage.digits:
+            raise Declined(f"its {operation} gives {dtype} whatever is asked, which can not be held to {self.dtype}")
 
 
 @cache
@@ -184,16 +247,17 @@ def _refuses_groups(implementation: Implementation, dtype: str) -> str:
     subject = Subject(implementation, dtype)
     query, shared = subject.hand(np.ones((1, 4, 2, 2))), subject.hand(np.ones((1, 2, 2, 2)))
     try:
-        _guarded("attention", implementation.operations["attention"], [query, shared, shared], {})
+        guarded("attention", implementation.operations["attention"], [query, shared, shared], {})
     except (Declined, ImplementationFailed) as reason:
         return str(reason)
     return ""
 
 
+_FREE = ("sinusoidal_positions", "alibi_slopes")  # without an array whose dtype the result could have
 _WIDENED = "convert the result, or find what widened it (np.sqrt of an integer is float64; math.sqrt is not)"
 
 
-def _guarded(operation: str, function: Callable[..., Any], arrays: list[Any], options: Mapping[str, Any]) -> Any:
+def guarded(operation: str, function: Callable[..., Any], arrays: list[Any], options: Mapping[str, Any]) -> Any:
     """The result of the user's code; what it raises becomes one sentence, and its warnings are not ours."""
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):

@@ -15,11 +15,13 @@ from gnomon.props.cases import (
     FeedForwardCase,
     LinearCase,
     MultiHeadCase,
+    RotaryCase,
     Strategy,
     attention_cases,
     feed_forward_cases,
     linear_cases,
     multi_head_cases,
+    rotary_cases,
 )
 from gnomon.props.expected import Expected
 from gnomon.props.judge import Comparison, close, same
@@ -58,6 +60,7 @@ _DUE: Mapping[str, Any] = {
     "linear": expected.linear,
     "feed_forward": expected.feed_forward,
     "softmax": expected.softmax,
+    "rope": expected.rope_as_asked,
 } | {name: (lambda subject, x, name=name: expected.activation(subject, name, x)) for name in ACTIVATIONS}
 
 
@@ -81,6 +84,9 @@ def request(subject: Subject, case: Case) -> Request:
             x, (weight, bias) = case.input(form), case.layer(form)
             layer = (weight,) if bias is None else (weight, bias)
             return Request("linear", (x, *layer), {}, (*x.shape[:-1], case.outer))
+        case RotaryCase():
+            x, _ = case.arrays(form)
+            return Request("rope", (x, case.positions), case.options(), x.shape)
     raise TypeError(f"no operation takes a {type(case).__name__}")
 
 
@@ -121,7 +127,7 @@ def calls(subject: Subject) -> Strategy:
 def forked_calls(subject: Subject) -> Strategy:
     """Cases of the operations that can be had by more than one path or in more than one form."""
     forms = {"attention"} if subject.offers("attention", "causal", "mask") else set()
-    offered = by_operation(subject)
+    offered = by_operation(subject) | ({"rope": rotary_cases(by_row=False)} if subject.paths("rope") else {})
     forked = [cases for operation, cases in offered.items() if subject.paths(operation) or operation in forms]
     return st.one_of(*forked) if forked else calls(subject)
 
@@ -216,7 +222,7 @@ def any_layout(subject: Subject, case: Case) -> Comparisons:
     if layout == "broadcast":
         asked = replace(asked, arrays=tuple(_repeated_rows(a) for a in asked.arrays))
     allowed = asked.due(subject).allowed
-    yield close(f"output for {layout} views", asked.of(subject, layout=layout), asked.of(subject), 2 * allowed)
+    yield close(f"output for {layout} views", asked.of(subject, view=layout), asked.of(subject), 2 * allowed)
 
 
 def _repeated_rows(a: Any) -> Any:

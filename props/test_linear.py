@@ -96,7 +96,8 @@ def offered_activations(subject: Subject) -> Strategy:
 
 
 @checks(
-    spec.ACTIVATION_FORM, offered_activations, needs=(), mistakes=(spec.TANH_FOR_ERF, spec.QUICK_GELU)
+    spec.ACTIVATION_FORM, offered_activations, needs=(),
+    mistakes=(spec.TANH_FOR_ERF, spec.ERF_FOR_TANH, spec.QUICK_GELU),
 )  # fmt: skip
 def activation_form(subject: Subject, case: FeedForwardCase) -> Comparisons:
     """Each activation is its definition, from far below zero to far above."""

@@ -14,8 +14,9 @@ import numpy as np
 
 from gnomon.spec.constants import Constant
 from gnomon.spec.evaluators import Evaluator, Float64, Floats, Mask
-from gnomon.spec.precision import ABSOLUTE_SIGMOID, FLOAT64, Format, Precision
+from gnomon.spec.precision import ABSOLUTE_SIGMOID, FLOAT64, ONE_PASS, Format, Precision
 
+_NOTHING = np.zeros(())
 _NO_INFORMATION = 1e90  # an error this large says nothing, yet is no licence for NaN as infinity is
 _EXP_RANGE = 700.0  # e^700 is still finite in float64
 _COSH_RANGE = 300.0  # so is the square of cosh(300)
@@ -24,7 +25,7 @@ _CENTRED_LIMIT = 200_000  # above so many products the centred sum is bounded by
 _SECOND_ORDER = 1 + 2.0**-15  # covers products of library errors, which are dropped; measured below 2e-6
 
 _plain = Float64()
-_quiet = np.errstate(invalid="ignore", over="ignore")  # an error that is not a number becomes an infinite one
+_quiet = np.errstate(invalid="ignore", over="ignore", divide="ignore")  # what is no number has an infinite error
 
 
 def half_ulp(x: Floats, form: Format) -> Floats:
@@ -156,7 +157,7 @@ class Bounds(Evaluator):
         if isinstance(x, Tracked):
             return x
         value = np.asarray(x, np.float64)
-        return Tracked(value, np.zeros_like(value), self.precision)
+        return Tracked(value, np.broadcast_to(_NOTHING, value.shape), self.precision)  # no memory: weights are many
 
     def constant(self, c: Constant) -> Tracked:
         """The constant, with the error of two roundings unless every format holds it."""
@@ -200,6 +201,73 @@ class Bounds(Evaluator):
             own = np.maximum(own, self.precision.erf * self._unit)
         return a.like(value, near + own + self.precision.arithmetic.underflow)
 
+    def cos(self, a: Tracked) -> Tracked:
+        """The cosine: slope at most |sin| + |δ|, absolute library error, exact at zero."""
+        return self._turned(a, np.cos(a.value), np.abs(np.sin(a.value)))
+
+    def sin(self, a: Tracked) -> Tracked:
+        """The sine: slope at most |cos| + |δ|, absolute library error, exact at zero."""
+        return self._turned(a, np.sin(a.value), np.abs(np.cos(a.value)))
+
+    @_quiet
+    def _turned(self, a: Tracked, value: Floats, slope: Floats) -> Tracked:
+        swayed = _bounded((slope + a.error / 2) * a.error, 2.0)
+        return a.like(value, np.where(a.size == 0, 0.0, swayed + self._library))
+
+    def rsqrt(self, a: Tracked) -> Tracked:
+        """1/√a; anything where a may be zero."""
+        return self._rsqrt(a, 0.0)
+
+    @_quiet
+    def _rsqrt(self, a: Tracked, floor: float) -> Tracked:
+        """1/√a of an `a` that is known not to lie under the floor."""
+        value, lowest = 1 / np.sqrt(a.value), np.maximum(a.value - a.error, floor)
+        most = np.where((a.error < np.inf) & (lowest > 0), 1 / np.sqrt(np.where(lowest > 0, lowest, 1.0)), np.inf)
+        return a.like(value, most - value + self._library * most)
+
+    def added(self, parts: list[Tracked], site: str) -> Tracked:
+        """The sum, each of its additions rounding at most what it would of the sum of all magnitudes."""
+        size = np.asarray(sum(p.size for p in parts))
+        form, times = self.precision.storage, len(parts) - 1
+        stored = half_ulp(size, form) if self.precision.rounds(site) else 0.0
+        error = sum(p.error for p in parts) + times * (self._unit * size + stored)
+        whole = parts[0].like(sum(p.value for p in parts), error)
+        largest = form.largest if self.precision.rounds(site) else self._range
+        return whole.like(whole.value, np.where(size > largest, np.inf, whole.error))
+
+    def computed(self, value: Floats, roundoffs: Floats) -> Tracked:
+        """The numbers, off by so many roundoffs of the arithmetic each; none where they are exact."""
+        return Tracked(value, np.abs(value) * roundoffs * self._unit, self.precision)
+
+    @_quiet
+    def standardise(self, x: Tracked, epsilon: Constant, centred: bool) -> Tracked:
+        """The standardised row: a mean square is never negative, and no entry exceeds the root of the width.
+
+        The second holds of the computed row too, whatever the error of its mean, for it is divided by the root of its
+        own mean square; so the bound of a constant row, where everything cancels, is that range. Neither holds of a
+        variance in one pass. Epsilon meets the mean square in the arithmetic, two roundings off.
+        """
+        width = self.number(x.shape[-1])
+        kept = x - self._summed(x) / width if centred else x
+        mean_square, floor = self._summed(kept * kept) / width, float(epsilon) * (1 - 4 * self._unit)
+        in_one_pass = centred and ONE_PASS in self.precision.sites
+        if in_one_pass:
+            error = np.maximum(mean_square.error, self._variance_in_one_pass(x).error)
+            mean_square, floor = mean_square.like(mean_square.value, error), 0.0
+        result = kept * self._rsqrt(mean_square + self.computed(np.asarray(float(epsilon)), np.asarray(2.0)), floor)
+        span = np.sqrt(x.shape[-1]) * (1 + float(self._gamma(x.shape[-1] + 8))) + np.abs(result.value)
+        return result if in_one_pass else result.like(result.value, _bounded(result.error, span))
+
+    def _variance_in_one_pass(self, x: Tracked) -> Tracked:
+        """The mean of the squares less the square of the mean."""
+        width = self.number(x.shape[-1])
+        mean = self._summed(x) / width
+        return self._summed(x * x) / width - mean * mean
+
+    def _summed(self, a: Tracked) -> Tracked:
+        """The sum over the last axis; out of the range of the arithmetic it may be anything."""
+        return self._in_range(self.total(a), self._range)
+
     def rectify(self, a: Tracked) -> Tracked:
         """The larger of a and zero: exact, of slope at most one, and flat below zero."""
         return a.like(np.maximum(a.value, 0.0), np.minimum(a.error, np.maximum(a.value + a.error, 0.0)))
@@ -240,6 +308,10 @@ class Bounds(Evaluator):
         terms = np.maximum(np.count_nonzero(a.size, axis=-1, keepdims=True) - 1, 0)
         error = a.error.sum(-1, keepdims=True) + self._gamma(terms) * a.size.sum(-1, keepdims=True)
         return a.like(a.value.sum(-1, keepdims=True), error)
+
+    def either(self, one: Tracked, other: Tracked) -> Tracked:
+        """The first value, with the larger error."""
+        return one.like(one.value, np.maximum(one.error, other.error))
 
     def concat(self, parts: list[Tracked], axis: int) -> Tracked:
         """The arrays one after another along an axis."""

@@ -45,8 +45,9 @@ class Mistake:
     """One usual way to get a clause wrong; a faulty implementation commits it and the clause rejects that.
 
     seen: public reports. bugs: their numbers in the project's list of open bugs. unseen: dtype to the reason
-    why the mistake cannot be told from rounding there. needs: the keywords of attention without which nobody can
-    make it.
+    why the mistake cannot be told from rounding there. needs: the keywords without which nobody can make it, of
+    attention or, as `rope.base`, of another operation. families: the families of models in which it can be made,
+    where that is not all. whole: it is made in a block or a whole model; no single operation shows it.
     """
 
     slug: str
@@ -56,6 +57,8 @@ class Mistake:
     bugs: tuple[str, ...] = ()
     unseen: Mapping[str, str] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
+    families: tuple[str, ...] = ()
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -6,7 +6,23 @@ from importlib import import_module
 from gnomon.spec.card import Card, Clause, Mistake, Proposition, cards
 
 # The rooms of the house; a proposition has the same address in spec/, props/, impl/faults/ and docs/.
-TOPICS = ("function", "linear", "attention", "scale", "heads", "masks", "memory", "parameters")
+TOPICS = (
+    "function",
+    "linear",
+    "attention",
+    "scale",
+    "heads",
+    "masks",
+    "memory",
+    "parameters",
+    "embedding",
+    "order",
+    "rotary",
+    "block",
+    "reach",
+    "context",
+    "evaluation",
+)
 
 for _topic in TOPICS:
     import_module(f"gnomon.spec.{_topic}")

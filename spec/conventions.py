@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from gnomon.spec.configuration import Layout
+
 Scale = Literal["1/sqrt(head_width)", "1", "1/head_width"]
 HeadMapping = Literal["grouped", "tiled"]
 Polarity = Literal["keep", "block"]
@@ -10,6 +12,8 @@ Alignment = Literal["bottom-right", "top-left"]
 EmptyRow = Literal["zeros", "mean", "nan"]
 Window = Literal["including-self", "excluding-self"]
 NonFinite = Literal["blocked", "leaks"]
+Rotation = Literal["forward", "backward"]
+Sinusoids = Literal["interleaved", "concatenated"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,3 +32,6 @@ class Conventions:
     empty_row: EmptyRow | None = None  # what a query that may attend to nothing returns
     masked_key: NonFinite | None = None  # whether NaN in a masked key reaches the output
     masked_value: NonFinite | None = None  # whether NaN in a masked value reaches the output
+    rotary_layout: Layout = "half"  # which features rotary positions pair where no layout is asked for
+    rotation: Rotation = "forward"  # whether a pair (1, 0) turns to (cos, sin) or to (cos, −sin)
+    sinusoids: Sinusoids = "interleaved"  # whether each sine stands beside its cosine, or all sines come first

@@ -43,6 +43,18 @@ class Evaluator(ABC):
         """1/(1 + e^-a)."""
 
     @abstractmethod
+    def cos(self, a: Quantity) -> Quantity:
+        """The cosine."""
+
+    @abstractmethod
+    def sin(self, a: Quantity) -> Quantity:
+        """The sine."""
+
+    @abstractmethod
+    def rsqrt(self, a: Quantity) -> Quantity:
+        """1/√a."""
+
+    @abstractmethod
     def rectify(self, a: Quantity) -> Quantity:
         """The larger of a and zero."""
 
@@ -69,6 +81,27 @@ class Evaluator(ABC):
     def total(self, a: Quantity) -> Quantity:
         """The sum over the last axis, kept as an axis of length one."""
         return np.add.reduce(a, axis=-1, keepdims=True)
+
+    def added(self, parts: list[Quantity], site: str) -> Quantity:
+        """The sum of several arrays in any order, which may be stored after every addition."""
+        whole = parts[0]
+        for part in parts[1:]:
+            whole = self.store(whole + part, site)
+        return whole
+
+    def computed(self, value: Floats, roundoffs: Floats) -> Quantity:
+        """Numbers that an implementation works out in its own arithmetic, off by so many roundoffs of themselves."""
+        return self.number(value)
+
+    def standardise(self, x: Quantity, epsilon: Constant, centred: bool) -> Quantity:
+        """Each row, less its mean where centred, over the root of its mean square plus epsilon."""
+        width = self.number(x.shape[-1])
+        kept = x - self.total(x) / width if centred else x
+        return kept * self.rsqrt(self.total(kept * kept) / width + self.constant(epsilon))
+
+    def either(self, one: Quantity, other: Quantity) -> Quantity:
+        """One quantity by two ways, of which an implementation may go either."""
+        return one
 
     def concat(self, parts: list[Quantity], axis: int) -> Quantity:
         """The arrays one after another along an axis."""
@@ -125,6 +158,18 @@ class Float64(Evaluator):
         """1/(1 + e^-a), by the branch that does not overflow."""
         small = np.exp(-np.abs(a))
         return np.asarray(np.where(a >= 0, 1.0, small) / (1.0 + small))
+
+    def cos(self, a: Floats) -> Floats:
+        """The cosine."""
+        return np.asarray(np.cos(a))
+
+    def sin(self, a: Floats) -> Floats:
+        """The sine."""
+        return np.asarray(np.sin(a))
+
+    def rsqrt(self, a: Floats) -> Floats:
+        """1/√a."""
+        return np.asarray(1 / np.sqrt(a))
 
     def rectify(self, a: Floats) -> Floats:
         """The larger of a and zero."""

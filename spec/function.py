@@ -1,6 +1,7 @@
 """I.1: a model is a function of its input and its parameters."""
 
 from gnomon.spec.card import Clause, Kind, Level, Mistake, Proposition
+from gnomon.spec.families import BIASED, CAUSAL, GATED, POSITIONED, TIED, WINDOWED
 
 OP_AND_MODEL = (Level.OP, Level.MODEL)
 
@@ -24,6 +25,12 @@ SURVIVING_STATE = Mistake(
     "a running maximum of the scores survives the call and is used as the next one's shift",
     "the same input gives other bits, and after a large input other numbers",
 )
+REMEMBERS_THE_LAST_CALL = Mistake(
+    "remembers-the-last-call",
+    "the last stream of a call is kept as a state and added to the first position of the next call",
+    "the first answer is right; in a conversation the previous prompt shines through",
+    whole=True,
+)
 REPEATABLE = Clause(
     proposition=FUNCTION,
     number="I.1.1",
@@ -32,7 +39,7 @@ REPEATABLE = Clause(
     formula=r"f(x;\theta) = f(x;\theta)",
     kind=Kind.EXACT,
     level=OP_AND_MODEL,
-    mistakes=(DROPOUT_LEFT_ON, SURVIVING_STATE),
+    mistakes=(DROPOUT_LEFT_ON, SURVIVING_STATE, REMEMBERS_THE_LAST_CALL),
 )
 
 SCALED_IN_PLACE = Mistake(
@@ -46,6 +53,14 @@ MASK_IN_PLACE = Mistake(
     "a mask that is used again for another layer has become causal",
     needs=("mask", "causal"),
 )
+ADDED_INTO_THE_TABLE = Mistake(
+    "added-into-the-table",
+    "the first block adds into the rows of the token table, of which the stream is a view",
+    "a second call with the same tokens starts from other vectors",
+    seen=("huggingface/transformers#47741 (2026)",),
+    bugs=("B243",),
+    whole=True,
+)
 PURE = Clause(
     proposition=FUNCTION,
     number="I.1.2",
@@ -54,7 +69,67 @@ PURE = Clause(
     formula=r"(x,\theta)\text{ before} = (x,\theta)\text{ after}",
     kind=Kind.EXACT,
     level=OP_AND_MODEL,
-    mistakes=(SCALED_IN_PLACE, MASK_IN_PLACE),
+    mistakes=(SCALED_IN_PLACE, MASK_IN_PLACE, ADDED_INTO_THE_TABLE),
+)
+
+UNREGISTERED = Mistake(
+    "unregistered",
+    "the gain of the last norm is not among the parameters that are exported",
+    "a checkpoint loads without complaint, and what it lacks stays as it was drawn",
+)
+UNTIED_ON_EXPORT = Mistake(
+    "untied-on-export",
+    "the table of a tied pair is exported as the unembedding reads it, over the root of the width",
+    "a reloaded model reads and writes with two different tables",
+    families=TIED,
+    seen=("EleutherAI/gpt-neox#188 (2021)",),
+    bugs=("B145",),
+)
+BUFFER_FROM_FIRST_INPUT = Mistake(
+    "buffer-from-first-input",
+    "a table of positions is built for the length of the first input, and later ones reuse its last row",
+    "right until the first longer prompt",
+    families=POSITIONED,
+)
+PARAMETERS_DETERMINE = Clause(
+    proposition=FUNCTION,
+    number="I.1.3",
+    slug="parameters-determine",
+    statement="The declared parameters determine the function: exported and loaded into a fresh instance, they give "
+    "the same output bit for bit.",
+    formula=r"\theta' = \mathrm{load}(\mathrm{export}(\theta)) \Rightarrow f(x;\theta') = f(x;\theta)",
+    kind=Kind.EXACT,
+    level=(Level.MODEL,),
+    rests_on=(REPEATABLE,),
+    mistakes=(UNREGISTERED, UNTIED_ON_EXPORT, BUFFER_FROM_FIRST_INPUT),
+)
+
+BIAS_NEVER_ADDED = Mistake(
+    "bias-never-added",
+    "a projection's bias is loaded and never added",
+    "weights from elsewhere lose a part; a bias that is zero at the start hides it",
+    families=BIASED,
+)
+HEAD_DROPPED = Mistake(
+    "head-dropped",
+    "the output of the last head is overwritten with zeros",
+    "a quarter or a twelfth of attention does nothing",
+)
+GATE_AND_UP_FROM_ONE = Mistake(
+    "gate-and-up-from-one",
+    "gate and up projections are both read from the gate's tensor",
+    "half of the feed-forward parameters are dead; training hides it",
+    families=GATED,
+)
+EVERY_PARAMETER_LIVES = Clause(
+    proposition=FUNCTION,
+    number="I.1.4",
+    slug="every-parameter-lives",
+    statement="Every declared parameter has the name and shape that the configuration gives it, and moves some output.",
+    formula=r"\forall\, i:\ \partial f/\partial\theta_i \ne 0",
+    kind=Kind.BOUND,
+    level=(Level.MODEL,),
+    mistakes=(BIAS_NEVER_ADDED, HEAD_DROPPED, GATE_AND_UP_FROM_ONE),
 )
 
 STATISTICS_OVER_BATCH = Mistake(
@@ -68,6 +143,21 @@ MASK_OVER_WRONG_AXIS = Mistake(
     "rows with other padding attend to padding or lose tokens",
     needs=("mask",),
 )
+CENTRED_OVER_BATCH = Mistake(
+    "centred-over-batch",
+    "the norm takes the mean square over the rows of the batch as well",
+    "right for a batch of one; a row's output depends on what it is batched with",
+    whole=True,
+)
+CACHE_ROWS_MIXED = Mistake(
+    "cache-rows-mixed",
+    "when rows of the cache are put in another order, the values stay where they were",
+    "beams continue with each other's past",
+    seen=("huggingface/transformers#46612 (2026)",),
+    bugs=("B099",),
+    families=CAUSAL,
+    whole=True,
+)
 ROWS_APART = Clause(
     proposition=FUNCTION,
     number="I.1.5",
@@ -77,7 +167,7 @@ ROWS_APART = Clause(
     formula=r"f(X)_b = f(X_b),\qquad f(PX) = P f(X)",
     kind=Kind.BOUND,
     level=OP_AND_MODEL,
-    mistakes=(STATISTICS_OVER_BATCH, MASK_OVER_WRONG_AXIS),
+    mistakes=(STATISTICS_OVER_BATCH, MASK_OVER_WRONG_AXIS, CENTRED_OVER_BATCH, CACHE_ROWS_MIXED),
 )
 
 RAW_BUFFER = Mistake(
@@ -108,6 +198,13 @@ FAST_PATH_READS_MASK_INVERTED = Mistake(
     bugs=("B051",),
     needs=("mask",),
 )
+PATH_WITHOUT_WINDOW = Mistake(
+    "path-without-window",
+    "the path that records a trace forgets the sliding window",
+    "inspection shows another model than the one that runs",
+    families=WINDOWED,
+    whole=True,
+)
 EVERY_PATH = Clause(
     proposition=FUNCTION,
     number="I.1.8",
@@ -116,7 +213,7 @@ EVERY_PATH = Clause(
     formula=r"f_{\text{path}}(x;\theta) = f(x;\theta)",
     kind=Kind.BOUND,
     level=OP_AND_MODEL,
-    mistakes=(FALLBACK_WITHOUT_SCALE, FAST_PATH_READS_MASK_INVERTED),
+    mistakes=(FALLBACK_WITHOUT_SCALE, FAST_PATH_READS_MASK_INVERTED, PATH_WITHOUT_WINDOW),
 )
 
 STALE_TILE = Mistake(
@@ -130,6 +227,13 @@ TABLE_OF_LONGEST = Mistake(
     "a short call after a long one attends to the future",
     needs=("causal",),
 )
+POSITIONS_OF_LONGEST = Mistake(
+    "table-of-longest-call",
+    "positions are scaled so that the longest call so far fits, and stay so for all",
+    "a short prompt after a long one is answered worse",
+    families=POSITIONED,
+    whole=True,
+)
 NO_MEMORY = Clause(
     proposition=FUNCTION,
     number="I.1.10",
@@ -139,5 +243,5 @@ NO_MEMORY = Clause(
     kind=Kind.EXACT,
     level=OP_AND_MODEL,
     rests_on=(REPEATABLE,),
-    mistakes=(STALE_TILE, TABLE_OF_LONGEST),
+    mistakes=(STALE_TILE, TABLE_OF_LONGEST, POSITIONS_OF_LONGEST),
 )

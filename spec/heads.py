@@ -1,6 +1,6 @@
 """V.3: heads are slices of one width."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gnomon.spec.attention import ATTENTION, attention
@@ -21,12 +21,14 @@ def multi_head_attention(
     bias: Any = None,
     scale: Constant | None = None,
     mapping: str = "grouped",
+    placed: Callable[[Quantity], Quantity] | None = None,
 ) -> Quantity:
     """[head₁ … head_h]·W_O with headᵢ = Attention(XWQᵢ, XWKᵢ, XWVᵢ).
 
     x `[batch, time, width]`; weights `[out, in]`, query `[heads·head_width, width]`, key and value
-    `[kv_heads·head_width, width]`, output `[width, heads·head_width]`, each with an optional bias `[out]`.
-    Source: Vaswani et al. 2017, section 3.2.2; Ainslie et al. 2023 for fewer key-value heads.
+    `[kv_heads·head_width, width]`, output `[width, heads·head_width]`, each with an optional bias `[out]`. placed: what
+    puts the queries, or the keys, of all heads at their positions. Source: Vaswani et al. 2017, section 3.2.2; Ainslie
+    et al. 2023 for fewer key-value heads.
     """
 
     def project(name: str, inner: Any) -> Quantity:
@@ -36,6 +38,8 @@ def multi_head_attention(
     query, key, value = (
         split_heads(project(name, x), n) for name, n in (("query", heads), ("key", shared), ("value", shared))
     )
+    if placed is not None:
+        query, key = placed(query), placed(key)
     mixed = attention(E, query, key, value, allowed=allowed, bias=bias, scale=scale, mapping=mapping)
     return project("output", merge_heads(mixed))
 

@@ -171,10 +171,19 @@ TANH_FOR_ERF = Mistake(
     "GELU is computed by its tanh approximation",
     "differs by up to 5e-4; a checkpoint trained with the exact form drifts layer by layer",
 )
+ERF_FOR_TANH = Mistake(
+    "erf-for-tanh",
+    "the tanh form of GELU is computed by the error function",
+    "differs by up to 5e-4; a checkpoint trained with the tanh form drifts layer by layer",
+    seen=("a small public project (2026)", "NVIDIA-NeMo/Megatron-Bridge#4661 (2026)"),
+    bugs=("B120", "B121"),
+)
 GATE_AND_UP_EXCHANGED = Mistake(
     "gate-and-up-exchanged",
     "the activation is applied to the up projection and the gate is left linear",
     "shapes agree and training works; a checkpoint written the other way gives noise",
+    seen=("ml-explore/mlx-lm#767 (2026)",),
+    bugs=("B142",),
 )
 QUICK_GELU = Mistake(
     "quick-gelu",
@@ -190,5 +199,5 @@ ACTIVATION_FORM = Clause(
     formula=r"\mathrm{gelu}(x)=x\Phi(x),\ \mathrm{silu}(x)=x\sigma(x),\ "
     r"F(x)=W_d\,(\mathrm{act}(W_gx)\odot W_ux)",
     kind=Kind.BOUND,
-    mistakes=(TANH_FOR_ERF, GATE_AND_UP_EXCHANGED, QUICK_GELU),
+    mistakes=(TANH_FOR_ERF, ERF_FOR_TANH, GATE_AND_UP_EXCHANGED, QUICK_GELU),
 )

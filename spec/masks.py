@@ -7,6 +7,7 @@ import numpy as np
 from gnomon.spec.attention import ATTENTION
 from gnomon.spec.card import Clause, Kind, Level, Mistake, Proposition
 from gnomon.spec.evaluators import Floats, Mask
+from gnomon.spec.families import CAUSAL, CAUSAL_POSITIONED, LEARNED_CAUSAL, WINDOWED
 
 OP_AND_MODEL = (Level.OP, Level.MODEL)
 
@@ -133,6 +134,13 @@ ONLY_FUTURE = Mistake(
     bugs=("B053", "B054"),
     needs=("causal",),
 )
+LAST_LAYER_SEES_ALL = Mistake(
+    "last-layer-sees-all",
+    "the causal mask is built for all layers but the last",
+    "each position reads its successor once, which is enough to copy it",
+    families=CAUSAL,
+    whole=True,
+)
 PAST_UNCHANGED = Clause(
     proposition=MASKS,
     number="V.4.2",
@@ -145,7 +153,7 @@ PAST_UNCHANGED = Clause(
     level=OP_AND_MODEL,
     rests_on=(ZERO_WEIGHT,),
     conventions=("alignment",),
-    mistakes=(CAUSAL_OFF_BY_ONE, STATISTIC_OVER_POSITIONS, FAINT_LEAK, ONLY_FUTURE),
+    mistakes=(CAUSAL_OFF_BY_ONE, STATISTIC_OVER_POSITIONS, FAINT_LEAK, ONLY_FUTURE, LAST_LAYER_SEES_ALL),
 )
 
 MASK_AFTER_SOFTMAX = Mistake(
@@ -207,6 +215,81 @@ ALIGNMENT_SWITCHES = Mistake(
     bugs=("B032",),
     needs=("causal",),
 )
+CACHE_OVERWRITES = Mistake(
+    "cache-overwrites",
+    "a new token's key and value are written over the last ones in the cache",
+    "each step forgets the token before",
+    families=CAUSAL,
+    whole=True,
+)
+CACHE_IN_REVERSE = Mistake(
+    "cache-in-reverse",
+    "new keys are put in front of the cached ones, new values behind them",
+    "right for one token, then weights meet other tokens' values",
+    families=CAUSAL,
+    whole=True,
+)
+POSITIONS_RESTART = Mistake(
+    "positions-restart",
+    "every call counts positions from zero, whatever the cache holds",
+    "every generated token stands at the beginning",
+    families=CAUSAL_POSITIONED,
+    whole=True,
+)
+NO_POSITION_FOR_ONE = Mistake(
+    "no-position-for-one",
+    "a call of a single token adds no learned position",
+    "generation goes on without positions after the prompt",
+    seen=("ml-explore/mlx-lm#93 (2025)",),
+    bugs=("B074",),
+    families=LEARNED_CAUSAL,
+    whole=True,
+)
+ONE_CACHE_FOR_ALL_LAYERS = Mistake(
+    "one-cache-for-all-layers",
+    "every layer reads the past of the first",
+    "right with one layer",
+    seen=("NVIDIA/TensorRT-LLM#2682 (2025)",),
+    bugs=("B101",),
+    families=CAUSAL,
+    whole=True,
+)
+OFFSET_GROWS = Mistake(
+    "offset-grows",
+    "after the first step the length of the prompt is added to the position once more",
+    "positions jump in the middle of an answer",
+    seen=("a small public project (2025)",),
+    bugs=("B104",),
+    families=CAUSAL_POSITIONED,
+    whole=True,
+)
+OFFSET_BEFORE_CACHE = Mistake(
+    "offset-before-cache",
+    "the causal mask is aligned before the cached keys are put in front of the new ones",
+    "a decoded token sees the first key only",
+    seen=("a small public project (2026)",),
+    bugs=("B105",),
+    families=CAUSAL,
+    whole=True,
+)
+CROP_KEEPS_THE_END = Mistake(
+    "crop-keeps-the-end",
+    "a cache that is cropped loses its first tokens instead of its last",
+    "a corrected prompt is continued as if its beginning had not been said",
+    seen=("a small public project (2026)",),
+    bugs=("B110",),
+    families=CAUSAL,
+    whole=True,
+)
+UNFILLED_SLOTS = Mistake(
+    "unfilled-slots",
+    "the cache is larger than what it holds, unfilled, and masked by minus infinity alone",
+    "NaN that memory held before reaches the output, zero times NaN being NaN",
+    seen=("a small public project (2026)",),
+    bugs=("B117",),
+    families=CAUSAL,
+    whole=True,
+)
 DECODES_AS_PREFILL = Clause(
     proposition=MASKS,
     number="V.4.6",
@@ -219,7 +302,19 @@ DECODES_AS_PREFILL = Clause(
     level=OP_AND_MODEL,
     rests_on=(PAST_UNCHANGED,),
     conventions=("alignment", "window"),
-    mistakes=(TOP_LEFT, ALIGNMENT_SWITCHES),
+    mistakes=(
+        TOP_LEFT,
+        ALIGNMENT_SWITCHES,
+        CACHE_OVERWRITES,
+        CACHE_IN_REVERSE,
+        POSITIONS_RESTART,
+        NO_POSITION_FOR_ONE,
+        ONE_CACHE_FOR_ALL_LAYERS,
+        OFFSET_GROWS,
+        OFFSET_BEFORE_CACHE,
+        CROP_KEEPS_THE_END,
+        UNFILLED_SLOTS,
+    ),
 )
 
 INVERTED_BOOLEAN = Mistake(
@@ -292,6 +387,70 @@ EMPTY_ROW = Clause(
     mistakes=(NAN_FOR_EMPTY_ROW, EMPTY_ROW_SPREADS, SMALLEST_NUMBER_OVERFLOWS),
 )
 
+LEFT_PADDING_SHIFTS = Mistake(
+    "left-padding-shifts",
+    "positions are counted from the left edge, padding included, whatever positions were given",
+    "the shorter row of a batch is answered worse",
+    seen=("a small public project (2026)", "unslothai/unsloth#3699 (2025)"),
+    bugs=("B245", "B246"),
+    families=("gpt2", "opt", "bert", "encoder-2017"),
+    whole=True,
+)
+PADDING_ATTENDED = Mistake(
+    "padding-attended",
+    "a mask of padding reaches the model and no layer",
+    "padding is read like text",
+    whole=True,
+)
+PADDING_FORGOTTEN_WITH_CACHE = Mistake(
+    "padding-forgotten-with-cache",
+    "in a call on a cache the mask of padding goes to an argument that self-attention does not read",
+    "the prompt is padded rightly and every generated token reads the padding",
+    seen=("lucidrains/x-transformers#187 (2023)",),
+    bugs=("B108",),
+    families=CAUSAL,
+    whole=True,
+)
+POSITION_FROM_COLUMN = Mistake(
+    "position-from-column",
+    "in a call on a cache positions are the columns of the batch, as if no row had padding",
+    "a padded row jumps ahead at its first generated token",
+    seen=("a small public project (2023)",),
+    bugs=("B075",),
+    families=CAUSAL_POSITIONED,
+    whole=True,
+)
+PADDING = Clause(
+    proposition=MASKS,
+    number="V.4.9",
+    slug="padding",
+    statement="Padding does not matter: whatever it holds, however much, left or right, real tokens keep their "
+    "outputs, also while decoding.",
+    formula=r"f(\mathrm{pad}(x))_{\text{real}} = f(x)",
+    kind=Kind.BOUND,
+    level=(Level.MODEL,),
+    rests_on=(ZERO_WEIGHT, DECODES_AS_PREFILL),
+    mistakes=(LEFT_PADDING_SHIFTS, PADDING_ATTENDED, PADDING_FORGOTTEN_WITH_CACHE, POSITION_FROM_COLUMN),
+)
+
+MASK_BY_POSITION_ONLY = Mistake(
+    "mask-by-position-only",
+    "a mask of pairs is dropped, so that position alone says who sees whom",
+    "packed documents read one another",
+    whole=True,
+)
+PACKED = Clause(
+    proposition=MASKS,
+    number="V.4.10",
+    slug="packed",
+    statement="Documents that are packed into one row and masked from one another do not see one another.",
+    formula=r"x_{D'}\to x'_{D'} \Rightarrow f(x)_D = f(x')_D",
+    kind=Kind.EXACT,
+    level=(Level.MODEL,),
+    rests_on=(ZERO_WEIGHT,),
+    mistakes=(MASK_BY_POSITION_ONLY,),
+)
+
 WINDOW_ONE_MORE = Mistake(
     "window-one-more",
     "i−j ≤ w was written for i−j < w",
@@ -322,6 +481,13 @@ RIGHT_BOUND_STRICT = Mistake(
     seen=("huggingface/transformers#47010 (2026)",),
     bugs=("B059",),
 )
+WINDOW_IN_OTHER_LAYERS = Mistake(
+    "window-in-other-layers",
+    "layers with a window and layers without one are exchanged",
+    "the first layer sees everything; far tokens matter where they should not",
+    families=WINDOWED,
+    whole=True,
+)
 WINDOW = Clause(
     proposition=MASKS,
     number="V.4.11",
@@ -332,7 +498,7 @@ WINDOW = Clause(
     kind=Kind.EXACT,
     level=OP_AND_MODEL,
     conventions=("window", "alignment"),
-    mistakes=(WINDOW_ONE_MORE, WINDOW_ONE_LESS, WINDOW_UNLIMITED, RIGHT_BOUND_STRICT),
+    mistakes=(WINDOW_ONE_MORE, WINDOW_ONE_LESS, WINDOW_UNLIMITED, RIGHT_BOUND_STRICT, WINDOW_IN_OTHER_LAYERS),
 )
 
 NAN_LEAKS = Mistake(

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 
+from gnomon.spec.block import BLOCK
 from gnomon.spec.card import Clause, Kind, Level, Mistake, Proposition
 from gnomon.spec.configuration import Configuration
+from gnomon.spec.families import BIASED, TIED_LOGITS
 from gnomon.spec.heads import HEADS
 
 
@@ -23,12 +25,35 @@ def feed_forward_parameters(c: Configuration) -> int:
 
 def norm_parameters(c: Configuration) -> int:
     """A gain for every feature and, in LayerNorm, a shift."""
-    return c.width * (2 if c.norm == "layer" else 1)
+    return c.width * (2 if c.norm == "layer" and c.norm_shift else 1)
+
+
+def query_key_norm_parameters(c: Configuration) -> int:
+    """A gain for every feature of a head's query and key, or of all heads'."""
+    return {"": 0, "head": 2 * c.head_width, "width": (c.heads + c.kv_heads) * c.head_width}[c.query_key_norm]
+
+
+def attentions(c: Configuration) -> int:
+    """How many times the blocks attend: once each, twice in a decoder that reads an encoder."""
+    return c.layers + 2 * c.decoder_layers
+
+
+def networks(c: Configuration) -> int:
+    """How many feed-forward networks the blocks have."""
+    return c.layers + c.decoder_layers
+
+
+def block_norm_parameters(c: Configuration) -> int:
+    """The norms of all blocks, those of queries and keys among them; a decoder's second attention has its own."""
+    crossing = c.decoder_layers * -(-c.norms // 2)  # half of those of a block with two sublayers
+    streams = networks(c) * c.norms + crossing
+    return streams * norm_parameters(c) + attentions(c) * query_key_norm_parameters(c)
 
 
 def block_parameters(c: Configuration) -> int:
-    """One block: attention, feed-forward network and its norms."""
-    return attention_parameters(c) + feed_forward_parameters(c) + c.norms * norm_parameters(c)
+    """All blocks: attention, feed-forward networks and norms."""
+    weights = attentions(c) * attention_parameters(c) + networks(c) * feed_forward_parameters(c)
+    return weights + block_norm_parameters(c)
 
 
 def embedding_parameters(c: Configuration) -> int:
@@ -37,14 +62,14 @@ def embedding_parameters(c: Configuration) -> int:
 
 
 def head_parameters(c: Configuration) -> int:
-    """What follows the blocks: the final norm, an unembedding of its own where it is not tied, a pooler."""
-    unembedding = c.vocabulary * (c.width * (not c.tied) + c.unembedding_bias)
+    """What follows the blocks: the final norm, an unembedding where there are logits and it is not tied, a pooler."""
+    unembedding = c.vocabulary * (c.width * (not c.tied) + c.unembedding_bias) * (c.output == "logits")
     return norm_parameters(c) * c.final_norm + unembedding + (c.width + 1) * c.width * c.pooler
 
 
 def parameter_count(c: Configuration) -> int:
     """Every parameter of the model, once."""
-    return embedding_parameters(c) + c.layers * block_parameters(c) + head_parameters(c)
+    return embedding_parameters(c) + block_parameters(c) + head_parameters(c)
 
 
 # Figures published with the models, each recomputed from its configuration.
@@ -61,13 +86,19 @@ PUBLISHED = {
     "mistral-7b": 7241732096,
     "qwen2-7b": 7615616512,
     "qwen2-0.5b": 494032768,
+    "qwen3-8b": 8190735360,
     "gemma-2b": 2506172416,
     "gemma-7b": 8537680896,
+    "gemma-2-2b": 2614341888,
+    "gemma-2-9b": 9241705984,
     "pythia-70m": 70426624,
     "pythia-160m": 162322944,
     "pythia-410m": 405334016,
     "pythia-1b": 1011781632,
+    "gpt-neox-20b": 20554567680,
     "phi-2": 2779683840,
+    "phi-3-mini": 3821079552,
+    "olmo-2-7b": 7298617344,
     "bert-base-uncased": 109482240,
 }
 
@@ -113,7 +144,7 @@ PARAMETERS = Proposition(
     statement="By count, most parameters of a transformer are not attention.",
     formula=r"4d^2 \text{ against } 2\,d\,d_{ff} = 8d^2",
     source="Foundations, gathered: fourth usual mistake, laboratory 4; Vaswani et al. 2017, table 3",
-    rests_on=(HEADS,),
+    rests_on=(HEADS, BLOCK),
     said="A transformer is mostly attention.",
     so="The feed-forward networks hold about twice as many parameters, and more where key-value heads are shared.",
 )
@@ -158,4 +189,30 @@ PUBLISHED_TOTALS = Clause(
     level=(Level.COUNT,),
     rests_on=(PER_BLOCK,),
     mistakes=(TIED_COUNTED_TWICE,),
+)
+
+BIAS_NOT_REPORTED = Mistake(
+    "bias-not-reported",
+    "biases are no parameters of the model",
+    "the total is that of another configuration; an optimiser never sees them",
+    families=BIASED,
+    whole=True,
+)
+HEAD_REPORTED_TWICE = Mistake(
+    "head-reported-twice",
+    "a tied table is reported as embedding and as unembedding",
+    "the total is larger by vocabulary times width",
+    families=TIED_LOGITS,
+    whole=True,
+)
+REPORTED = Clause(
+    proposition=PARAMETERS,
+    number="VII.2.3",
+    slug="reported",
+    statement="A model reports as many parameters as its configuration has.",
+    formula=r"|\theta_{\mathrm{model}}| = |\theta_{\mathrm{configuration}}|",
+    kind=Kind.EXACT,
+    level=(Level.MODEL,),
+    rests_on=(PER_BLOCK,),
+    mistakes=(BIAS_NOT_REPORTED, HEAD_REPORTED_TWICE),
 )

@@ -42,10 +42,26 @@ FORMATS: Mapping[str, Format] = MappingProxyType({f.name: f for f in (FLOAT64, F
 # by every fused kernel; the others only where the steps are written out one by one; `steps` are those inside an
 # activation.
 FUSED = frozenset({"probs", "out"})
-EAGER = FUSED | {"prescale", "dot", "scores", "capped", "biased", "prebias", "hidden", "constant"}
+EAGER = FUSED | {
+    "prescale",
+    "dot",
+    "scores",
+    "capped",
+    "biased",
+    "prebias",
+    "hidden",
+    "constant",
+    "normed",
+    "angles",
+    "turned",
+    "stream",
+    "logits",
+}
 # Not a place that rounds but a way to compute, in any format: a sigmoid of absolute instead of relative accuracy,
 # as from (1 + tanh(x/2))/2, which has no correct digit far below zero.
 ABSOLUTE_SIGMOID = "absolute sigmoid"
+# Another: a variance from the mean of the squares less the square of the mean, which cancels in rows far from zero.
+ONE_PASS = "one-pass variance"
 EVERYWHERE = EAGER | {"shifted", "exps", "expsum", "steps"}
 
 

@@ -41,6 +41,18 @@ class Symbolic(Evaluator):
         """1/(1 + e^-a)."""
         return 1 / (1 + self.exp(-a))
 
+    def cos(self, a: Quantity) -> Quantity:
+        """The cosine."""
+        return _elementwise(sympy.cos)(a)
+
+    def sin(self, a: Quantity) -> Quantity:
+        """The sine."""
+        return _elementwise(sympy.sin)(a)
+
+    def rsqrt(self, a: Quantity) -> Quantity:
+        """1/√a."""
+        return _elementwise(lambda x: 1 / sympy.sqrt(x))(a)
+
     def rectify(self, a: Quantity) -> Quantity:
         """The larger of a and zero."""
         return _elementwise(lambda x: sympy.Max(x, 0))(a)

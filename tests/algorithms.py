@@ -14,11 +14,15 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from gnomon.spec.attention import attention, softmax
+from gnomon.spec.configuration import Rotary
 from gnomon.spec.constants import ROOT_HALF, ROOT_TWO_OVER_PI, TANH_CUBIC, Constant, inverse_root
 from gnomon.spec.evaluators import Evaluator, Quantity
 from gnomon.spec.heads import multi_head_attention
 from gnomon.spec.linear import activate, feed_forward, linear
-from gnomon.spec.precision import EAGER, EVERYWHERE, FUSED, declared
+from gnomon.spec.norms import layer_norm, rms_norm
+from gnomon.spec.order import alibi_slopes, sinusoidal_positions
+from gnomon.spec.precision import EAGER, EVERYWHERE, FUSED, ONE_PASS, declared
+from gnomon.spec.rotary import rope
 
 Contraction = Callable[[Any, Any], Any]
 _LOG2_E = 1 / math.log(2)
@@ -626,6 +630,338 @@ FEED_FORWARD = (
     Algorithm("torch", EAGER, torch_feed_forward),
 )
 
+
+# Norms; each rule gives what a row is centred by, its mean square about that, and how it is divided.
+
+
+def sum_in_turn(a: Any) -> Any:
+    return np.cumsum(a, -1)[..., -1:]
+
+
+def sum_backwards(a: Any) -> Any:
+    return np.cumsum(a[..., ::-1], -1)[..., -1:]
+
+
+def sum_split(a: Any) -> Any:
+    return np.add.reduce([a[..., i::4].sum(-1, keepdims=True) for i in range(4)])
+
+
+def sum_by_product(a: Any) -> Any:
+    return a @ np.ones((a.shape[-1], 1), a.dtype)
+
+
+def sum_by_library(a: Any) -> Any:
+    return a.sum(-1, keepdims=True)
+
+
+def two_pass(m: Machine, x: Any, centred: bool, add: Any) -> tuple[Any, Any]:
+    width = m.work(x.shape[-1])
+    mean = add(x) / width if centred else m.work(0)
+    return mean, add((x - mean) ** 2) / width
+
+
+def times_inverse_width(m: Machine, x: Any, centred: bool, add: Any) -> tuple[Any, Any]:
+    """Sums times one over the width, which is rounded."""
+    share = m.work(1) / m.work(x.shape[-1])
+    mean = add(x) * share if centred else m.work(0)
+    return mean, add((x - mean) * (x - mean)) * share
+
+
+def welford(m: Machine, x: Any, centred: bool, add: Any) -> tuple[Any, Any]:
+    """Mean and sum of squares updated entry by entry."""
+    if not centred:
+        return two_pass(m, x, centred, add)
+    mean, squares = x[..., :1], np.zeros_like(x[..., :1])
+    for i in range(1, x.shape[-1]):
+        step = x[..., i : i + 1] - mean
+        mean = mean + step / m.work(i + 1)
+        squares = squares + step * (x[..., i : i + 1] - mean)
+    return mean, squares / m.work(x.shape[-1])
+
+
+def welford_in_chunks(m: Machine, x: Any, centred: bool, add: Any) -> tuple[Any, Any]:
+    """Chunks of eight with a mean and a sum of squares each, merged one after another (Chan, Golub and LeVeque)."""
+    if not centred:
+        return two_pass(m, x, centred, add)
+    mean, squares, count = m.work(0), m.work(0), 0
+    for start in range(0, x.shape[-1], 8):
+        part = x[..., start : start + 8]
+        size = part.shape[-1]
+        own, spread = (a * m.work(1) for a in two_pass(m, part, True, add))
+        step, share = own - mean, m.work(size / (count + size))
+        squares = squares + spread * m.work(size) + step * step * share * m.work(count)
+        mean, count = mean + step * share, count + size
+    return mean, squares / m.work(x.shape[-1])
+
+
+def one_pass(m: Machine, x: Any, centred: bool, add: Any) -> tuple[Any, Any]:
+    """The mean of the squares less the square of the mean, never below zero."""
+    width = m.work(x.shape[-1])
+    mean = add(x) / width if centred else m.work(0)
+    return mean, np.maximum(add(x * x) / width - mean * mean, 0)
+
+
+def one_pass_unclipped(m: Machine, x: Any, centred: bool, add: Any) -> tuple[Any, Any]:
+    """The same, left negative where it comes out so."""
+    mean = add(x) / m.work(x.shape[-1]) if centred else m.work(0)
+    return mean, (add(x * x) - mean * add(x)) / m.work(x.shape[-1])
+
+
+def over_root(kept: Any, spread: Any, weight: Any) -> Any:
+    return kept / np.sqrt(spread) * weight
+
+
+def times_inverse_root(kept: Any, spread: Any, weight: Any) -> Any:
+    return kept * (1 / np.sqrt(spread)) * weight
+
+
+def gain_first(kept: Any, spread: Any, weight: Any) -> Any:
+    return kept * (1 / np.sqrt(spread) * weight)
+
+
+def numpy_norm(m: Machine, case: Case, centred: bool, rule: Any, add: Any, divide: Any) -> Any:
+    x, weight, bias = _loaded(m, case, "x", "weight", "bias")
+    mean, spread = rule(m, x, centred, add)
+    spread = spread + m.work(case.options["eps"])
+    if "normed" in m.precision.sites:
+        scaled = m.keep(m.keep(divide(x - mean, spread, m.work(1)), "normed") * weight, "normed" if centred else "out")
+    else:
+        scaled = divide(x - mean, spread, weight)
+    return m.keep(scaled if bias is None else scaled + bias, "out")
+
+
+def torch_norm(m: Machine, case: Case, centred: bool) -> Any:
+    t, width = _tensors(m, case), case.arrays["x"].shape[-1:]
+    if centred:
+        return functional.layer_norm(t["x"], width, t["weight"], t.get("bias"), case.options["eps"])
+    return functional.rms_norm(t["x"], width, t["weight"], case.options["eps"])
+
+
+def torch_norm_steps(m: Machine, case: Case, centred: bool) -> Any:
+    """Statistics in float32 at least, the normed row cast before it meets the gain."""
+    t = _tensors(m, case)
+    x = t["x"] if m.dtype == "float64" else t["x"].float()
+    kept = x - x.mean(-1, keepdim=True) if centred else x
+    normed = (kept * torch.rsqrt(kept.pow(2).mean(-1, keepdim=True) + case.options["eps"])).to(t["x"].dtype)
+    return normed * t["weight"] + t["bias"] if "bias" in t else normed * t["weight"]
+
+
+def norms(centred: bool) -> tuple[Algorithm, ...]:
+    kinds = (
+        ("two pass", FUSED, two_pass, sum_by_library, over_root),
+        ("two pass, in turn", FUSED, two_pass, sum_in_turn, times_inverse_root),
+        ("two pass, backwards, stored", EAGER, two_pass, sum_backwards, over_root),
+        ("two pass, by product, gain first", FUSED, times_inverse_width, sum_by_product, gain_first),
+        ("two pass, split, stored", EVERYWHERE, times_inverse_width, sum_split, times_inverse_root),
+        ("welford", FUSED, welford, sum_by_library, over_root),
+        ("welford in chunks", FUSED, welford_in_chunks, sum_by_library, gain_first),
+    )
+    cancelling = (
+        ("one pass", FUSED | {ONE_PASS}, one_pass, sum_by_library, over_root),
+        ("one pass, in turn, stored", EAGER | {ONE_PASS}, one_pass, sum_in_turn, times_inverse_root),
+        ("one pass, unclipped", FUSED | {ONE_PASS}, one_pass_unclipped, sum_split, gain_first),
+    )
+    return (
+        *(
+            Algorithm(name, sites, partial(numpy_norm, centred=centred, rule=rule, add=add, divide=divide))
+            for name, sites, rule, add, divide in (*kinds, *(cancelling if centred else ()))
+        ),
+        Algorithm("torch", FUSED, partial(torch_norm, centred=centred)),
+        Algorithm("torch, step by step", EAGER, partial(torch_norm_steps, centred=centred)),
+    )
+
+
+# Rotary, sinusoidal and linear-bias positions. A rate rule gives base^(−exponent) in the machine's arithmetic.
+
+
+def rate_by_table(m: Machine, base: float, exponents: Any) -> Any:
+    """Worked out in float64 and converted."""
+    return np.asarray(base**-exponents).astype(m.work)
+
+
+def rate_by_reciprocal(m: Machine, base: float, exponents: Any) -> Any:
+    return 1 / np.power(m.work(base), exponents.astype(m.work))
+
+
+def rate_by_exponential(m: Machine, base: float, exponents: Any) -> Any:
+    return np.exp(-exponents.astype(m.work) * np.log(m.work(base)))
+
+
+def rate_by_power_of_two(m: Machine, base: float, exponents: Any) -> Any:
+    return 1 / np.exp2(exponents.astype(m.work) * np.log2(m.work(base)))
+
+
+def rate_by_torch(m: Machine, base: float, exponents: Any) -> Any:
+    """By a constant logarithm, as the encoder of 2017 is usually written."""
+    return torch.exp(torch.tensor(exponents.astype(m.work)) * -math.log(base)).numpy()
+
+
+def stretched(m: Machine, rotary: Rotary, width: int, length: int, rule: Any) -> Any:
+    """The rates of all pairs under the declared scaling, in the machine's arithmetic throughout."""
+    s, exponents = rotary.scaling, np.arange(0, width, 2) / width
+    if s is not None and "ntk" in s.kind and width > 2:
+        grown = m.work(s.factor) * m.work(length) / m.work(s.original) - (m.work(s.factor) - 1)
+        ratio = m.work(s.factor) if s.kind == "ntk" else grown if length > s.original else m.work(1)
+        return rule(m, float(m.work(rotary.base) * ratio ** m.work(width / (width - 2))), exponents)
+    plain = rule(m, rotary.base, exponents)
+    if s is None or "ntk" in s.kind:
+        return plain
+    if s.kind == "linear":
+        return plain / m.work(s.factor)
+    kept = kept_by_turns(m, plain, s) if s.kind == "llama3" else kept_by_index(m, rotary.base, width, s)
+    return (1 - kept) * (plain / m.work(s.factor)) + kept * plain
+
+
+def stretched_wavelengths(m: Machine, rotary: Rotary, width: int, length: int, rule: Any) -> Any:
+    """The same by harmonic means of wavelengths."""
+    s = rotary.scaling
+    if s is None or s.kind not in ("llama3", "yarn"):
+        return 1 / (1 / stretched(m, rotary, width, length, rule))
+    plain = rule(m, rotary.base, np.arange(0, width, 2) / width)
+    kept = kept_by_turns(m, plain, s) if s.kind == "llama3" else kept_by_index(m, rotary.base, width, s)
+    short, long = 1 / plain, m.work(s.factor) / plain
+    return 1 / (long * short / (long * kept + short * (1 - kept)))
+
+
+def kept_by_turns(m: Machine, plain: Any, s: Any) -> Any:
+    wavelength = m.work(2 * math.pi) / plain
+    return np.clip((m.work(s.original) / wavelength - m.work(s.low)) / m.work(s.high - s.low), 0, 1)
+
+
+def kept_by_index(m: Machine, base: float, width: int, s: Any) -> Any:
+    pairs = [width * math.log(s.original / (n * 2 * math.pi)) / (2 * math.log(base)) for n in (s.high, s.low)]
+    low, high = max(math.floor(pairs[0]), 0), min(math.ceil(pairs[1]), width - 1)
+    index = np.arange(width // 2).astype(m.work)
+    return 1 - np.clip((index - m.work(low)) / (m.work(high - low) if high > low else m.work(1)), 0, 1)
+
+
+def attention_factor(rotary: Rotary) -> float:
+    s = rotary.scaling
+    if s is None or s.kind != "yarn":
+        return 1.0
+    return 0.1 * math.log(s.factor) + 1 if s.attention_factor is None else s.attention_factor
+
+
+def circle(m: Machine, positions: Any, rates: Any, factor: Any, divide: bool = False) -> Any:
+    """Cosines and sines times the factor, stored where the machine stores them."""
+    where = positions.astype(m.work)[..., None]
+    angles = where / (1 / rates) if divide else where * rates
+    return (m.keep(f(angles) * factor, "angles") for f in (np.cos, np.sin))
+
+
+def paired(a: Any, layout: str) -> Any:
+    half = a.shape[-1] // 2
+    return (a[..., :half], a[..., half:]) if layout == "half" else (a[..., ::2], a[..., 1::2])
+
+
+def four_products(m: Machine, a: Any, b: Any, c: Any, s: Any) -> Any:
+    ac, bs, bc, as_ = (m.keep(p, "turned") for p in (a * c, b * s, b * c, a * s))
+    return ac - bs, as_ + bc
+
+
+def complex_product(m: Machine, a: Any, b: Any, c: Any, s: Any) -> Any:
+    product = (a + 1j * b) * (c + 1j * s)
+    return product.real.astype(m.work), product.imag.astype(m.work)
+
+
+def rounded_once(m: Machine, a: Any, b: Any, c: Any, s: Any) -> Any:
+    """Each sum of two products is rounded only as a whole, as far as float64 can say."""
+    a, b, c, s = (t.astype(float) for t in (a, b, c, s))
+    return (a * c - b * s).astype(m.work), (b * c + a * s).astype(m.work)
+
+
+def numpy_rope(
+    m: Machine, case: Case, rule: Any, stretch: Any, product: Any, divide: bool = False, first: bool = False
+) -> Any:
+    """With quotients by wavelengths, or with the attention factor on the features first, where that is asked."""
+    x, rotary, positions = m.load(case.arrays["x"]), case.options["rotary"], case.options["positions"]
+    width = rotary.width or x.shape[-1]
+    rates = stretch(m, rotary, width, int(positions.max()) + 1, rule)
+    factor = m.work(attention_factor(rotary))
+    own = m.keep(x[..., :width] * factor, "prescale") if first and factor != 1 else x[..., :width]
+    cosine, sine = circle(m, positions, rates, m.work(1) if first else factor, divide)
+    turned = product(m, *paired(own, rotary.layout), cosine, sine)
+    joined = np.empty_like(x[..., :width])
+    for member, part in zip(paired(joined, rotary.layout), turned, strict=True):
+        member[...] = part
+    return np.concatenate([m.keep(joined, "out"), x[..., width:]], -1)
+
+
+def torch_rope(m: Machine, case: Case) -> Any:
+    """As transformers writes it: tables of the whole width in the dtype, half of the features exchanged and negated."""
+    x, rotary, positions = m.tensor(case.arrays["x"]), case.options["rotary"], case.options["positions"]
+    width = rotary.width or x.shape[-1]
+    rates = stretched(m, rotary, width, int(positions.max()) + 1, rate_by_reciprocal)
+    tables = (torch.tensor(t).to(x.dtype) for t in circle(m, positions, rates, m.work(attention_factor(rotary))))
+    cosine, sine = (torch.cat([t, t], -1) if rotary.layout == "half" else t.repeat_interleave(2, -1) for t in tables)
+    own, rest = x[..., :width], x[..., width:]
+    first, second = paired(own, rotary.layout)
+    exchanged = torch.cat([-second, first], -1) if rotary.layout == "half" else torch.stack([-second, first], -1)
+    return torch.cat([own * cosine + exchanged.reshape(own.shape) * sine, rest], -1)
+
+
+def _rope(name: str, sites: frozenset[str], *parts: Any) -> Algorithm:
+    names = ("rule", "stretch", "product", "divide", "first")
+    return Algorithm(name, sites, partial(numpy_rope, **dict(zip(names, parts, strict=False))))
+
+
+ROPE = (
+    _rope("tables of float64", FUSED, rate_by_table, stretched, four_products),
+    _rope("reciprocal powers, stored", EAGER, rate_by_reciprocal, stretched, four_products),
+    _rope("exponentials, complex", FUSED, rate_by_exponential, stretched, complex_product),
+    _rope("wavelengths", FUSED, rate_by_reciprocal, stretched_wavelengths, four_products, True),
+    _rope("powers of two, rounded once", FUSED, rate_by_power_of_two, stretched_wavelengths, rounded_once),
+    _rope("constant logarithm, stored", EVERYWHERE, rate_by_torch, stretched, four_products, False, True),
+    Algorithm("torch, as in transformers", EAGER, torch_rope),
+)
+
+
+def numpy_sinusoids(m: Machine, case: Case, rule: Any) -> Any:
+    positions, width, together = (case.options[n] for n in ("positions", "width", "arrangement"))
+    angles = positions.astype(m.work)[..., None] * rule(m, 10000.0, np.arange(0, width, 2) / width)
+    waves = np.sin(angles), np.cos(angles)
+    table = np.concatenate(waves, -1) if together == "concatenated" else np.stack(waves, -1).reshape(-1, width)
+    return m.keep(table, "out")
+
+
+RATES = (rate_by_table, rate_by_reciprocal, rate_by_exponential, rate_by_power_of_two, rate_by_torch)
+SINUSOIDS = tuple(Algorithm(rule.__name__, FUSED, partial(numpy_sinusoids, rule=rule)) for rule in RATES)
+
+
+def slopes(m: Machine, case: Case, series: Any) -> Any:
+    """The series for the power of two below, and every second term of the next."""
+    heads = case.options["heads"]
+    below = 2 ** math.floor(math.log2(heads))
+    return m.keep(np.concatenate([series(m, below), series(m, 2 * below)[::2][: heads - below]]), "out")
+
+
+def series_of_float64(m: Machine, heads: int) -> Any:
+    start = 2 ** (-(2 ** -(math.log2(heads) - 3)))
+    return np.array([start * start**i for i in range(heads)]).astype(m.work)
+
+
+def series_of_powers(m: Machine, heads: int) -> Any:
+    """The ratio rounded and raised, as BLOOM is usually run."""
+    return np.power(m.work(2 ** (-8 / heads)), np.arange(1, heads + 1).astype(m.work))
+
+
+def series_of_products(m: Machine, heads: int) -> Any:
+    return np.cumprod(np.full(heads, 2 ** (-8 / heads)).astype(m.work))
+
+
+def series_of_exponentials(m: Machine, heads: int) -> Any:
+    return np.exp2(-m.work(8) * np.arange(1, heads + 1).astype(m.work) / m.work(heads))
+
+
+def series_by_torch(m: Machine, heads: int) -> Any:
+    ratio = torch.tensor(2.0 ** (-8 / heads), dtype=torch.float64 if m.work is np.float64 else torch.float32)
+    return torch.pow(ratio, torch.arange(1, heads + 1, dtype=ratio.dtype)).numpy()
+
+
+SERIES = (series_of_float64, series_of_powers, series_of_products, series_of_exponentials, series_by_torch)
+SLOPES = tuple(Algorithm(own.__name__, FUSED, partial(slopes, series=own)) for own in SERIES)
+
+
 ALGORITHMS: Mapping[str, tuple[Algorithm, ...]] = {
     "linear": LINEAR,
     "softmax": SOFTMAX,
@@ -633,6 +969,11 @@ ALGORITHMS: Mapping[str, tuple[Algorithm, ...]] = {
     **{name: activations(name) for name in FORMULAS},
     "multi_head_attention": MULTI_HEAD,
     "feed_forward": FEED_FORWARD,
+    "layer_norm": norms(centred=True),
+    "rms_norm": norms(centred=False),
+    "rope": ROPE,
+    "sinusoidal_positions": SINUSOIDS,
+    "alibi_slopes": SLOPES,
 }
 
 
@@ -652,6 +993,12 @@ def equation(E: Evaluator, op: str, case: Case) -> Quantity:
         return multi_head_attention(E, case.arrays["x"], _parameters(case), **case.options)
     if op == "feed_forward":
         return feed_forward(E, case.arrays["x"], _parameters(case), case.options["activation"])
+    if op in ("layer_norm", "rms_norm"):
+        return {"layer_norm": layer_norm, "rms_norm": rms_norm}[op](E, **case.arrays, **case.options)
+    if op == "rope":
+        return rope(E, case.arrays["x"], **case.options)
+    if op in ("sinusoidal_positions", "alibi_slopes"):
+        return {"sinusoidal_positions": sinusoidal_positions, "alibi_slopes": alibi_slopes}[op](E, **case.options)
     return activate(E, op, case.arrays["x"])
 
 

@@ -46,6 +46,9 @@ class Disturbed:
     def __truediv__(self, other: "Disturbed") -> "Disturbed":
         return self.like(self.attack.rounded(self.tensor / other.tensor, times=2))
 
+    def __getitem__(self, index: Any) -> "Disturbed":
+        return Disturbed(self.tensor[index], self.attack, self.stored)
+
     def swapaxes(self, a: int, b: int) -> "Disturbed":
         return self.like(self.tensor.swapaxes(a, b))
 
@@ -96,6 +99,29 @@ class Attack(Evaluator):
         one = self.number(1.0)
         power = self.store(self.exp(a.like(-a.tensor)), "steps")
         return one / self.store(one + power, "steps")
+
+    def computed(self, value: Any, roundoffs: Any) -> Disturbed:
+        exact, times = (torch.tensor(np.asarray(a, float)) for a in (value, roundoffs))
+        return Disturbed(self.disturb(exact, times * self.unit * exact.abs()), self)
+
+    def cos(self, a: Disturbed) -> Disturbed:
+        return a.like(self._by_library(torch.cos(a.tensor), a))
+
+    def sin(self, a: Disturbed) -> Disturbed:
+        return a.like(self._by_library(torch.sin(a.tensor), a))
+
+    def _by_library(self, value: Tensor, a: Disturbed) -> Tensor:
+        """The value with the absolute error of a library, exact at zero."""
+        return self.disturb(value, torch.where(a.tensor == 0, 0.0, self.precision.library * self.unit))
+
+    def rsqrt(self, a: Disturbed) -> Disturbed:
+        return a.like(self.rounded(torch.rsqrt(a.tensor), self.precision.library))
+
+    def either(self, one: Disturbed, other: Disturbed) -> Disturbed:
+        return other if self._scaled_first else one
+
+    def concat(self, parts: list[Disturbed], axis: int) -> Disturbed:
+        return parts[0].like(torch.cat([p.tensor for p in parts], axis))
 
     def rectify(self, a: Disturbed) -> Disturbed:
         return Disturbed(torch.relu(a.tensor), self, a.stored)

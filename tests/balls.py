@@ -10,6 +10,7 @@ from gnomon.spec.constants import Constant
 from gnomon.spec.evaluators import Evaluator, Mask, Quantity
 
 BITS = 160
+OWN_SHARE = 0.5  # of the roundoffs that an equation allows for numbers worked out apart, those that float64 makes
 flint.ctx.prec = BITS
 
 
@@ -23,7 +24,15 @@ _exp = np.frompyfunc(flint.arb.exp, 1, 1)
 _tanh = np.frompyfunc(flint.arb.tanh, 1, 1)
 _erf = np.frompyfunc(flint.arb.erf, 1, 1)
 _sigmoid = np.frompyfunc(lambda x: 1 / (1 + (-x).exp()), 1, 1)
+_cos = np.frompyfunc(lambda x: _swayed(x.mid().cos(), x.mid().sin(), x.rad()), 1, 1)
+_sin = np.frompyfunc(lambda x: _swayed(x.mid().sin(), x.mid().cos(), x.rad()), 1, 1)
+_rsqrt = np.frompyfunc(flint.arb.rsqrt, 1, 1)
 _rectify = np.frompyfunc(lambda x: x.max(flint.arb(0)), 1, 1)
+
+
+def _swayed(middle: flint.arb, slope: flint.arb, radius: flint.arb) -> flint.arb:
+    """The middle give or take |slope|·r + r²/2, which is less than FLINT's own r where the slope is small."""
+    return middle + (abs(slope) + radius / 2) * radius * flint.arb(0, 1)
 
 
 def _objects(a: Any) -> Quantity:
@@ -54,6 +63,20 @@ class Balls(Evaluator):
 
     def sigmoid(self, a: Quantity) -> Quantity:
         return _objects(_sigmoid(a))
+
+    def cos(self, a: Quantity) -> Quantity:
+        return _objects(_cos(a))
+
+    def sin(self, a: Quantity) -> Quantity:
+        return _objects(_sin(a))
+
+    def rsqrt(self, a: Quantity) -> Quantity:
+        return _objects(_rsqrt(a))
+
+    def computed(self, value: Any, roundoffs: Any) -> Quantity:
+        """The float64 numbers are off themselves, by half of what is allowed them at most: tests certify that apart."""
+        radius = np.abs(value) * np.asarray(roundoffs) * OWN_SHARE * 2.0**-53
+        return _objects(np.frompyfunc(lambda v, r: flint.arb(v, r), 2, 1)(np.asarray(value, float), radius))
 
     def rectify(self, a: Quantity) -> Quantity:
         return _objects(_rectify(a))

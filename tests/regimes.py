@@ -9,6 +9,7 @@ import numpy as np
 from numpy.random import Generator
 
 from gnomon.spec.bounds import round_to
+from gnomon.spec.configuration import Rotary, Scaling
 from gnomon.spec.constants import Constant
 from gnomon.spec.masks import causal
 from gnomon.spec.precision import FORMATS
@@ -148,3 +149,61 @@ def feed_forward_case(rng: Generator, regime: str) -> Case:
         arrays["down_bias"] = fill(rng, "ordinary", (width,))
     activation = str(rng.choice(["relu", "gelu", "gelu_tanh", "silu"]))
     return Case(regime=regime, arrays=arrays, options={"activation": activation})
+
+
+def layer_norm_case(rng: Generator, regime: str) -> Case:
+    """Rows down to where epsilon outweighs their variance, some of them far from zero."""
+    width = length(rng, 128, 512)
+    x = fill(rng, regime, (1, length(rng, 8), width))
+    if rng.random() < 0.3:
+        x = x * 2.0 ** -int(rng.integers(1, 14))
+    if rng.random() < 0.2:
+        x = x + 2.0 ** int(rng.integers(0, 12))
+    arrays = {"x": x, "weight": fill(rng, "ordinary", (width,))}
+    if rng.random() < 0.5:
+        arrays["bias"] = fill(rng, "ordinary", (width,))
+    return Case(regime=regime, arrays=arrays, options={"eps": 2.0 ** -int(rng.integers(6, 25))})
+
+
+def rms_norm_case(rng: Generator, regime: str) -> Case:
+    case = layer_norm_case(rng, regime)
+    return Case(regime=regime, arrays={n: a for n, a in case.arrays.items() if n != "bias"}, options=case.options)
+
+
+SCALINGS = (
+    None,
+    Scaling(kind="linear", factor=3.0),
+    Scaling(kind="ntk", factor=4.0),
+    Scaling(kind="dynamic-ntk", factor=4.0, original=100),
+    Scaling(kind="yarn", factor=4.0, original=128, high=32.0),
+    Scaling(kind="yarn", factor=16.0, original=4096, high=32.0, attention_factor=0.75),
+    Scaling(kind="llama3", factor=8.0, original=64),
+)
+
+
+def positions(rng: Generator, time: int) -> Any:
+    """Whole numbers up to 2^17, of uniform logarithm, with the first among them."""
+    return np.concatenate([[0], 2.0 ** rng.uniform(0, 17, time)]).astype(np.int64)
+
+
+def rope_case(rng: Generator, regime: str) -> Case:
+    pairs, time = length(rng, 32, 64), length(rng, 12)
+    width = 2 * int(rng.integers(1, pairs + 1)) if rng.random() < 0.3 else 0
+    own = Rotary(
+        base=float(rng.choice([100.0, 10000.0, 500000.0, 1e6])),
+        width=width,
+        layout="half" if rng.random() < 0.5 else "interleaved",
+        scaling=SCALINGS[int(rng.integers(len(SCALINGS)))] if rng.random() < 0.6 else None,
+    )
+    x = fill(rng, regime, (1, int(rng.integers(1, 3)), time + 1, 2 * pairs))
+    return Case(regime=regime, arrays={"x": x}, options={"positions": positions(rng, time), "rotary": own})
+
+
+def sinusoidal_case(rng: Generator, regime: str) -> Case:
+    arrangement = "interleaved" if rng.random() < 0.5 else "concatenated"
+    options = {"positions": positions(rng, length(rng, 12)), "width": 2 * length(rng, 128), "arrangement": arrangement}
+    return Case(regime=regime, arrays={}, options=options)
+
+
+def slopes_case(rng: Generator, regime: str) -> Case:
+    return Case(regime=regime, arrays={}, options={"heads": length(rng, 160)})

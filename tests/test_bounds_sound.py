@@ -21,6 +21,11 @@ DRAW: dict[str, Callable[[Generator, str], Case]] = {
     "attention": regimes.attention_case,
     "multi_head_attention": regimes.multi_head_case,
     "feed_forward": regimes.feed_forward_case,
+    "layer_norm": regimes.layer_norm_case,
+    "rms_norm": regimes.rms_norm_case,
+    "rope": regimes.rope_case,
+    "sinusoidal_positions": regimes.sinusoidal_case,
+    "alibi_slopes": regimes.slopes_case,
 }
 # How many comparisons each operation promises per chunk; a comparison is one case, one algorithm, one dtype.
 PROMISED = {
@@ -33,8 +38,14 @@ PROMISED = {
     "attention": 1200,
     "multi_head_attention": 500,
     "feed_forward": 400,
+    "layer_norm": 900,
+    "rms_norm": 700,
+    "rope": 900,
+    "sinusoidal_positions": 400,
+    "alibi_slopes": 200,
 }
 MOST_ABSTAIN = 0.05  # nearly all in float16, where products of huge scores overflow
+IN_ONE_PASS = {"layer_norm": 0.1}  # a variance in one pass may come out negative, and its root be no number
 LONG_CHUNKS = range(1, 11)
 
 
@@ -128,7 +139,7 @@ def check(op: str, chunk: int) -> None:
     print(f"\n{op}: {tally}")
     assert tally.outside == []
     assert tally.compared >= PROMISED[op]
-    assert tally.abstained <= MOST_ABSTAIN * tally.compared
+    assert tally.abstained <= IN_ONE_PASS.get(op, MOST_ABSTAIN) * tally.compared
 
 
 @pytest.mark.parametrize("op", PROMISED)

@@ -13,16 +13,25 @@ from gnomon.props.cases import (
     REGIMES,
     AttentionCase,
     Case,
+    EmbeddingCase,
     FeedForwardCase,
     LinearCase,
     MalformedCase,
     MultiHeadCase,
+    NormCase,
+    ReachCase,
+    RotaryCase,
     attention_cases,
     count_cases,
+    embedding_cases,
     feed_forward_cases,
     linear_cases,
     multi_head_cases,
+    norm_cases,
+    order_cases,
+    reach_cases,
     read_case,
+    rotary_cases,
     square,
 )
 from gnomon.props.engine import Budget, examine
@@ -42,6 +51,11 @@ KINDS = {
     "feed_forward": feed_forward_cases(),
     "multi_head": multi_head_cases(head_pairs=((1, 1), (4, 2), (6, 2))),
     "count": count_cases(name=st.sampled_from(("", "gpt2"))),
+    "rotary": rotary_cases(scaling=st.sampled_from(("", *cases.SCALINGS))),
+    "order": order_cases(),
+    "norm": norm_cases(),
+    "embedding": embedding_cases(),
+    "reach": reach_cases(),
 }
 BOTH = st.one_of(*KINDS.values())
 
@@ -86,6 +100,26 @@ OTHERS = {
     "heads unlike the head width": ("multi_head", lambda c: c.heads > 1 and c.head_width not in (1, c.heads)),
     "shared key-value heads": ("multi_head", lambda c: 1 < c.kv_heads < c.heads),
     "causal rows of a batch": ("multi_head", lambda c: c.causal and c.batch > 1 and c.time > 2),
+    "positions that bfloat16 confuses": ("rotary", lambda c: 2**8 < c.positions.max() <= 2**11),
+    "positions that float16 confuses": ("rotary", lambda c: 2**11 < c.positions.max() <= 2**14),
+    "positions beyond 65504": ("rotary", lambda c: 2**16 < c.positions.max() <= 2**17),
+    "positions of each row": ("rotary", lambda c: c.batch > 1 and c.positions.shape == (c.batch, c.time)),
+    "a sequence within the original context": ("rotary", lambda c: c.scaling == "dynamic-ntk" and c.reach < 64),
+    "a sequence beyond it": ("rotary", lambda c: c.scaling == "dynamic-ntk" and c.reach > 64),
+    "half of a head turned": ("rotary", lambda c: c.width == c.head_width // 2 > 2),
+    "a row on which epsilon weighs more than the variance": (
+        "norm",
+        lambda c: c.width > 1 and 0 < c.arrays(FORMATS["float32"])[0].var(-1).max() < c.eps,
+    ),
+    "a square out of the range of float16": (
+        "norm",
+        lambda c: 2.0**8 < np.abs(c.arrays(FORMATS["float16"])[0]).max() < np.inf,
+    ),
+    "a row far from zero with a shift": ("norm", lambda c: c.regime == "large-mean" and c.width > 4 and c.biased),
+    "one row named twice": ("embedding", lambda c: c.ids.size > len(np.unique(c.ids)) > 1),
+    "the first and the last row named": ("embedding", lambda c: {0, c.vocabulary - 1} <= set(c.ids.flat) != {0}),
+    "more rows than ids": ("embedding", lambda c: c.vocabulary > c.ids.size > 1),
+    "heads past the powers of two": ("order", lambda c: c.heads > 8 and c.heads & (c.heads - 1)),
 }
 
 
@@ -131,10 +165,14 @@ def numbers(case, form):
         case AttentionCase():
             masks = case.options(form).values()
             return [*case.arrays(form), *(m for m in masks if isinstance(m, np.ndarray) and m.dtype == float)]
-        case LinearCase():
+        case LinearCase() | ReachCase():
             return [case.input(form), *(a for i in range(case.depth) for a in case.layer(form, i) if a is not None)]
         case FeedForwardCase() | MultiHeadCase():
             return [case.input(form), *case.parameters(form).values()]
+        case RotaryCase() | NormCase():
+            return [*case.arrays(form)]
+        case EmbeddingCase():
+            return [case.table(form)]
     return []  # a case of counting has whole numbers alone
 
 
@@ -169,6 +207,21 @@ def test_a_square_case_has_as_many_keys_as_queries(case):
     assert square(case) == replace(case, keys=case.queries)
 
 
+@given(case=KINDS["rotary"])
+@QUICK
+def test_positions_reach_as_far_as_they_say(case):
+    assert (case.positions.min() >= 0, case.positions.max()) == (True, case.reach)
+
+
+@pytest.mark.parametrize("name", cases.SCALINGS)
+@pytest.mark.parametrize("width", [2, 4, 8, 16, 32, 64, 128])
+@pytest.mark.parametrize("base", [100.0, 10000.0, 500000.0])
+def test_no_edge_of_a_band_is_within_rounding_of_a_whole_number(name, width, base):
+    s = cases.SCALINGS[name]
+    turns = [width * np.log(s.original / (n * 2 * np.pi)) / (2 * np.log(base)) for n in (s.low, s.high)]
+    assert s.kind != "yarn" or min(abs(t - round(t)) for t in turns) > 2**-10
+
+
 # Printing and reading back.
 
 
@@ -184,10 +237,10 @@ def test_a_case_is_one_line_that_needs_no_quoting(case):
     assert set(" '\n\"$`\\") & set(str(case)) == set()
 
 
-@pytest.mark.parametrize("kind", cases.KINDS)
+@pytest.mark.parametrize("kind", cases.kinds().values())
 def test_every_kind_of_case_can_be_read(kind):
     assert type(read_case(str(kind()))) is kind
-    assert {c.__name__ for c in Case.__subclasses__()} == {c.__name__ for c in cases.KINDS}
+    assert {c.__name__ for c in Case.__subclasses__()} == {c.__name__ for c in cases.kinds().values()}
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "attention,keys", "attention,keys=1.5", "linear,biased=yes"])

@@ -55,6 +55,16 @@ def test_the_published_total_is_printed(name):
     assert sum(parts) == PUBLISHED[name]
 
 
+def test_the_model_of_2017_is_the_row_with_biases_and_norms():
+    """Written out: in 6 + 6 blocks biases of a network; 2 norms in each of an encoder, 3 in each of a decoder."""
+    base, c = SIZES_OF_2017[0], CONFIGURATIONS["2017"]
+    more = 12 * (2048 + 512) + 6 * (2 + 3) * 2 * 512
+    assert parameter_count(c) == encoder_decoder_weights(base, c.vocabulary) + more
+    told = json.loads(count("2017", "--json").stdout)
+    assert told["attention of all blocks"] == 18 * 4 * 512**2
+    assert told["bytes of cache a token"] == 2 * (6 + 6) * 512 * 2
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_a_local_file_gives_the_named_configuration(name, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(FILES[name]))
@@ -71,6 +81,7 @@ def test_a_crossing_is_the_first_length_past_the_weights(name):
 
 def test_the_table_of_2017_is_printed_with_its_misfit():
     said = count("2017").stdout
+    assert f"{parameter_count(CONFIGURATIONS['2017']):,}" in said
     for row in SIZES_OF_2017:
         assert f"{encoder_decoder_weights(row, 37000) / 10**6:.1f}" in said
     assert "No single vocabulary fits: the rows imply from 35976 to 42076." in said

@@ -10,10 +10,13 @@ import pytest
 from commanding import python
 
 ROOT = Path(__file__).parents[1]
-HEAVY = {"torch", "jax", "flax", "equinox", "onnx", "onnxruntime", "transformers"}
+HEAVY = {
+    "torch", "jax", "flax", "equinox", "onnx", "onnxruntime", "transformers", "mlx", "mlx_lm", "x_transformers",
+    "transformer_lens", "torchtune",
+}  # fmt: skip
 SPEC_NEEDS = {"numpy", "sympy", "ml_dtypes"}
 # What an implementation may know of the specification: words, and which mistake it commits; never an answer.
-WORDS = {"card", "configuration", "conventions", "precision"}
+WORDS = {"card", "configuration", "conventions", "families", "precision", "shapes"}
 TOLERANCES = {
     "atol",
     "rtol",
@@ -30,6 +33,11 @@ SMALL_LITERALS = {
     ("impl/faults/masks.py", 1e-4): "the leak that the fault makes",
     ("impl/faults/masks.py", 1e-9): "the penalty that the fault writes for -1e9",
     ("impl/faults/masks.py", 1e-40): "the fainter leak of another",
+    **{
+        (f"{where}/configuration{s}.py", epsilon): "a model's epsilon, no tolerance"
+        for where, s in (("spec", ""), ("impl", "s"))
+        for epsilon in (1e-5, 1e-6, 1e-12)
+    },
 }
 DERIVES_BOUNDS = {"spec/bounds.py", "spec/precision.py"}
 

@@ -11,7 +11,7 @@ from gnomon.spec.scale import MEASURED_SCALE
 
 OPERATIONS = (
     "linear, relu, gelu, gelu_tanh, silu, softmax, attention, multi_head_attention, feed_forward, "
-    "parameter_count, score_bytes, cache_bytes, crossing_length"
+    "parameter_count, score_bytes, cache_bytes, crossing_length, traffic"
 )
 CLAUSES = ("--clause", "V.1.6", "--clause", "II.1.1")  # one of attention, one of the linear layer beside it
 SECONDS = 5  # the limit that the fixture sets

@@ -3,20 +3,25 @@
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
+import flint
 import numpy as np
 import pytest
 import regimes
 from algorithms import equation
-from balls import BITS, Balls, farthest, nearest
+from balls import BITS, OWN_SHARE, Balls, farthest, nearest
 from numpy.random import Generator
-from regimes import REGIMES, Case, fill
+from regimes import REGIMES, SCALINGS, Case, fill
 
 from gnomon.spec.bounds import Bounds
+from gnomon.spec.configuration import Rotary, Scaling
 from gnomon.spec.evaluators import Float64
 from gnomon.spec.masks import causal
+from gnomon.spec.order import LIBRARY, alibi_exponents
 from gnomon.spec.precision import FLOAT64, FUSED, declared
+from gnomon.spec.rotary import frequencies, yarn_band
 
 REPEATS = 3
 
@@ -74,6 +79,11 @@ DRAW: Mapping[str, tuple[str, Callable[[Generator, str], Case]]] = {
     "attention, bias": ("attention", with_bias),
     "multi_head_attention": ("multi_head_attention", regimes.multi_head_case),
     "feed_forward": ("feed_forward", regimes.feed_forward_case),
+    "layer_norm": ("layer_norm", regimes.layer_norm_case),
+    "rms_norm": ("rms_norm", regimes.rms_norm_case),
+    "rope": ("rope", regimes.rope_case),
+    "sinusoidal_positions": ("sinusoidal_positions", regimes.sinusoidal_case),
+    "alibi_slopes": ("alibi_slopes", regimes.slopes_case),
 }
 
 
@@ -128,6 +138,63 @@ def test_the_error_of_float64_is_the_share_of_the_bound_that_allowed_adds(name: 
         moved = distance > 0
         tight = max(tight, (distance[moved] / (share * bound.error[moved])).max(initial=0.0))
     print(f"\n{name}, {dtype}: float64 errs by at most {tight:.3f} of its share")
+
+
+def powered(base: float, exponents: Any) -> Any:
+    """base^(−exponent) in balls, the exponents exact fractions 2i/width."""
+    return np.array([flint.arb(base) ** -flint.arb(flint.fmpq(e.numerator, e.denominator)) for e in exponents])
+
+
+@pytest.mark.parametrize("width", [2, 4, 6, 10, 24, 64, 80, 96, 128, 256])
+@pytest.mark.parametrize("base", [100.0, 10000.0, 500000.0, 1e6])
+def test_float64_makes_half_the_error_that_is_allowed_the_frequencies(width: int, base: float) -> None:
+    """What balls take for granted of numbers that are worked out apart."""
+    values, roundoffs = frequencies(width, Rotary(base=base))
+    exact = powered(base, [Fraction(2 * i, width) for i in range(width // 2)])
+    assert (farthest(values, exact) <= OWN_SHARE * roundoffs * values * FLOAT64.unit).all()
+
+
+@pytest.mark.parametrize("scaling", [s for s in SCALINGS if s is not None], ids=lambda s: s.kind)
+@pytest.mark.parametrize("width", [4, 8, 64, 128])
+def test_and_so_it_does_with_a_scaling(scaling: Scaling, width: int) -> None:
+    for length in (1, 90, 1000, 2**17):
+        values, roundoffs = frequencies(width, Rotary(scaling=scaling), length)
+        exact = stretched(scaling, width, length)
+        assert (farthest(values, exact) <= OWN_SHARE * roundoffs * values * FLOAT64.unit).all()
+
+
+def stretched(s: Scaling, width: int, length: int) -> Any:
+    """The frequencies of base 10000 under a scaling, in balls, from the definitions written out once more."""
+    exponents, factor = [Fraction(2 * i, width) for i in range(width // 2)], flint.arb(s.factor)
+    plain = powered(10000.0, exponents)
+    if s.kind == "linear":
+        return plain / factor
+    if "ntk" in s.kind:
+        ratio = factor if s.kind == "ntk" else factor * max(length, s.original) / s.original - (factor - 1)
+        raised = ratio ** flint.arb(flint.fmpq(width, width - 2))
+        return np.array(
+            [
+                f * raised ** -flint.arb(flint.fmpq(e.numerator, e.denominator))
+                for f, e in zip(plain, exponents, strict=True)
+            ]
+        )
+    if s.kind == "llama3":
+        shares = [(s.original * f / (2 * flint.arb.pi()) - s.low) / (s.high - s.low) for f in plain]
+    else:
+        low, high = yarn_band(width, 10000.0, s)
+        shares = [1 - flint.arb(flint.fmpq(i - low, max(high - low, 1))) for i in range(width // 2)]
+    kept = [share.max(flint.arb(0)).min(flint.arb(1)) for share in shares]
+    return np.array([f * k + f / factor * (1 - k) for f, k in zip(plain, kept, strict=True)])
+
+
+@pytest.mark.parametrize("heads", [1, 3, 8, 12, 16, 31, 64, 112])
+def test_float64_makes_half_the_error_that_is_allowed_the_slopes(heads: int) -> None:
+    exponents, rank = alibi_exponents(heads)
+    exact = [flint.arb(2) ** -flint.arb(flint.fmpq(*map(int, e.as_integer_ratio()))) for e in exponents]
+    assert (
+        farthest(2.0**-exponents, np.array(exact))
+        <= OWN_SHARE * np.where(rank, LIBRARY + 2 * rank, 0) * 2.0**-exponents * FLOAT64.unit
+    ).all()
 
 
 def test_a_ball_is_narrower_than_any_bound() -> None:

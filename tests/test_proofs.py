@@ -12,17 +12,27 @@ from gnomon.spec.attention import attention, softmax
 from gnomon.spec.card import CardError
 from gnomon.spec.catalogue import clauses, order
 from gnomon.spec.constants import inverse_root
+from gnomon.spec.embedding import embedding
 from gnomon.spec.heads import multi_head_attention
 from gnomon.spec.linear import AFFINE, linear
+from gnomon.spec.norms import layer_norm, rms_norm
+from gnomon.spec.order import waves
 from gnomon.spec.parameters import attention_parameters
 from gnomon.spec.proofs import Proof, Scope, proofs
 from gnomon.spec.proofs import attention as of_attention
+from gnomon.spec.proofs import block as of_block
+from gnomon.spec.proofs import embedding as of_embedding
 from gnomon.spec.proofs import heads as of_heads
 from gnomon.spec.proofs import linear as of_linear
 from gnomon.spec.proofs import masks as of_masks
+from gnomon.spec.proofs import order as of_order
 from gnomon.spec.proofs import parameters as of_parameters
+from gnomon.spec.proofs import reach as of_reach
+from gnomon.spec.proofs import rotary as of_rotary
 from gnomon.spec.proofs import scale as of_scale
 from gnomon.spec.proofs.algebra import AnySize, Family, Matrices, cut, family, nonnegative, reordered, zero
+from gnomon.spec.reach import recurrence, step
+from gnomon.spec.rotary import turn, turned_pairs
 from gnomon.spec.symbolic import Symbolic
 
 ALL = proofs()
@@ -117,6 +127,62 @@ def queries_for_keys(block):
     return attention_parameters(replace(block, kv_heads=block.heads))
 
 
+def waves_of_squares(E, turned, arrangement):
+    return waves(E, turned * turned, arrangement)
+
+
+def sign_slip(E, first, second, cosine, sine):
+    return first * cosine - second * sine, second * cosine - first * sine
+
+
+def cosine_doubled(E, first, second, cosine, sine):
+    return turned_pairs(E, first, second, cosine * 2, sine)
+
+
+def angles_of_the_next_pair(E, x, cosine, sine, layout):
+    return turn(E, x, cosine, np.roll(sine, 1, axis=-1), layout)
+
+
+def layout_ignored(E, x, cosine, sine, layout):
+    return turn(E, x, cosine, sine, "half")
+
+
+def only_scaled(E, x, weight, bias=None, *, eps):
+    scaled = rms_norm(E, x, weight, eps=eps)
+    return scaled if bias is None else scaled + bias
+
+
+def variance_over_one_less(E, x, weight, bias=None, *, eps):
+    width = x.shape[-1]
+    return layer_norm(E, x, weight, bias, eps=eps) * sympy.sqrt((width - 1) / width)
+
+
+def with_epsilon(E, x, *gains, eps):
+    return (layer_norm if len(gains) > 1 else rms_norm)(E, x, *gains, eps=eps + 1)
+
+
+def also_centred(E, x, weight, *, eps):
+    return layer_norm(E, x, weight, eps=eps)
+
+
+def next_row(E, table, ids):
+    return embedding(E, table, ids + 1)
+
+
+def name_leaks_in(E, table, ids):
+    rows = embedding(E, table, ids)
+    return Family(rows.shape, lambda *at: rows[at] + ids[at[:-1]])
+
+
+def input_through_the_weight(E, x, weight):
+    return E.matmul(recurrence(E, x, weight), weight.swapaxes(-1, -2))
+
+
+def bent_step(E, state, x, transposed):
+    after = step(E, state, x, transposed)
+    return after + after * after
+
+
 # For every proof the false equations that it must not let pass.
 FALSE = {
     of_linear.affine: [{"linear": bent}],
@@ -154,6 +220,22 @@ FALSE = {
     of_masks.remaining_sum_to_one: [{"attention": mask_after_softmax}],
     of_masks.first_sees_only_itself: [{"attention": mask_ignored}],
     of_masks.chunks_are_rows: [{"attention": mask_ignored}],
+    of_order.any_order_of_tokens: [{"multi_head_attention": tied_to_head_index}],
+    of_order.a_shift_is_a_rotation: [{"waves": waves_of_squares}],
+    of_rotary.distance_alone: [{"turned_pairs": sign_slip}, {"turned_pairs": cosine_doubled}],
+    of_rotary.whole_heads: [{"turn": angles_of_the_next_pair}],
+    of_rotary.a_group: [{"turned_pairs": sign_slip}, {"turned_pairs": cosine_doubled}],
+    of_rotary.one_permutation_apart: [{"turn": layout_ignored}],
+    of_embedding.one_hot_product: [{"embedding": next_row}, {"embedding": name_leaks_in}],
+    of_embedding.any_names: [{"embedding": name_leaks_in}],
+    of_block.shift_and_scale: [{"layer_norm": only_scaled}, {"layer_norm": with_epsilon}],
+    of_block.scale_of_a_row: [{"rms_norm": with_epsilon}],
+    of_block.mean_zero_and_square_one: [{"layer_norm": variance_over_one_less}, {"layer_norm": only_scaled}],
+    of_block.a_shift_is_kept: [{"rms_norm": also_centred}],
+    of_reach.derivative_is_a_power: [{"recurrence": input_through_the_weight}],
+    of_reach.along_an_eigenvector: [{"step": bent_step}],
+    of_reach.no_slower_than_the_radius: [{"step": bent_step}],
+    of_reach.the_same_at_every_distance: [{"attention": position_leaks_in}, {"attention": unnormalised}],
 }
 
 

@@ -99,9 +99,33 @@ def feed_forward(x: Array, parameters: Mapping[str, Array], *, activation: str) 
     return jnp.asarray(jax.vmap(jax.vmap(module))(x))
 
 
+@partial(jax.jit, static_argnames=("eps",))
+def layer_norm(x: Array, weight: Array, bias: Array | None = None, *, eps: float) -> Array:
+    """The output of a `LayerNorm`, mapped over batch and time."""
+    empty = eqx.nn.LayerNorm(weight.shape, eps, use_bias=bias is not None)
+    parts = (weight,) if bias is None else (weight, bias)
+    module = eqx.tree_at(lambda tree: (tree.weight, tree.bias)[: len(parts)], empty, parts)
+    return jnp.asarray(jax.vmap(jax.vmap(module))(x))
+
+
+@partial(jax.jit, static_argnames=("eps",))
+def rms_norm(x: Array, weight: Array, *, eps: float) -> Array:
+    """The output of an `RMSNorm` without a shift, mapped over batch and time."""
+    empty = eqx.nn.RMSNorm(weight.shape, eps, use_bias=False)
+    module = eqx.tree_at(lambda tree: tree.weight, empty, weight)
+    return jnp.asarray(jax.vmap(jax.vmap(module))(x))
+
+
+@jax.jit
+def embedding(table: Array, ids: Array) -> Array:
+    """The output of an `Embedding` layer, mapped over batch and time."""
+    return jnp.asarray(jax.vmap(jax.vmap(eqx.nn.Embedding(weight=table)))(ids))
+
+
 declaration = Declaration(
     framework="jax",
     compiles=True,
+    memory="quadratic",
     dtypes=("float64", "float32", "bfloat16", "float16"),
     sites=EAGER,
     conventions=Conventions(empty_row="mean", masked_key="blocked", masked_value="leaks"),

@@ -11,6 +11,7 @@ from jax import Array
 from gnomon.impl.adapters.jax_platform import swapped
 from gnomon.impl.declaration import Declaration
 from gnomon.spec.conventions import Conventions
+from gnomon.spec.precision import EVERYWHERE, ONE_PASS
 
 
 def combined(mask: Array | None, causal: bool, length: int) -> Array | None:
@@ -82,10 +83,33 @@ def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
     return jnp.asarray(module.apply({"params": variables}, x))
 
 
+@partial(jax.jit, static_argnames=("eps",))
+def layer_norm(x: Array, weight: Array, bias: Array | None = None, *, eps: float) -> Array:
+    """The output of a `LayerNorm` with this gain and shift."""
+    module = linen.LayerNorm(eps, use_bias=bias is not None)
+    variables = {"scale": weight} if bias is None else {"scale": weight, "bias": bias}
+    return jnp.asarray(module.apply({"params": variables}, x))
+
+
+@partial(jax.jit, static_argnames=("eps",))
+def rms_norm(x: Array, weight: Array, *, eps: float) -> Array:
+    """The output of an `RMSNorm` with this gain."""
+    return jnp.asarray(linen.RMSNorm(eps).apply({"params": {"scale": weight}}, x))
+
+
+@jax.jit
+def embedding(table: Array, ids: Array) -> Array:
+    """The output of an `Embed` layer with this table."""
+    return jnp.asarray(linen.Embed(table.shape[0], table.shape[1]).apply({"params": {"embedding": table}}, ids))
+
+
 declaration = Declaration(
     framework="jax",
     compiles=True,
+    memory="quadratic",
     dtypes=("float64", "float32", "bfloat16", "float16"),
+    # `LayerNorm` takes its variance in one pass unless it is told not to.
+    sites=EVERYWHERE | {ONE_PASS},
     conventions=Conventions(empty_row="mean", masked_key="blocked", masked_value="leaks"),
     paths={"attention": {"un-jitted": unjitted}},
 )

@@ -1,15 +1,16 @@
 """`jax.nn.dot_product_attention` by XLA, and the activations of `jax.nn`."""
 
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax import Array
 
 from gnomon.impl.adapters.jax_platform import swapped
 from gnomon.impl.declaration import Declaration
 from gnomon.spec.conventions import Conventions
-from gnomon.spec.precision import FUSED
+from gnomon.spec.precision import FUSED, ONE_PASS
 
 
 def unjitted(
@@ -61,6 +62,17 @@ def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
     return x @ weight.T if bias is None else x @ weight.T + bias
 
 
+@partial(jax.jit, static_argnames=("dilation", "causal"))
+def convolution(
+    x: Array, weight: Array, bias: Array | None = None, *, dilation: int = 1, causal: bool = False
+) -> Array:
+    """The kernel's weighted sums over time, zeros beyond its ends, all of them before it where causal."""
+    span = (weight.shape[-1] - 1) * dilation
+    ends = (span, 0) if causal else (span // 2, span - span // 2)
+    sums = jax.lax.conv_general_dilated(x.swapaxes(1, 2), weight, (1,), [ends], rhs_dilation=(dilation,))
+    return sums.swapaxes(1, 2) if bias is None else sums.swapaxes(1, 2) + bias
+
+
 def relu(x: Array) -> Array:
     """The positive part."""
     return jax.nn.relu(x)
@@ -89,13 +101,27 @@ def softmax(logits: Array) -> Array:
     return jax.nn.softmax(logits)
 
 
+@partial(jax.jit, static_argnames=("eps",))
+def layer_norm(x: Array, weight: Array, bias: Array | None = None, *, eps: float) -> Array:
+    """The standardised features times the gain, plus the shift."""
+    scaled = jax.nn.standardize(x, epsilon=eps) * weight
+    return scaled if bias is None else scaled + bias
+
+
+def embedding(table: Array, ids: Array) -> Array:
+    """The rows that the ids name."""
+    return jnp.take(table, ids, axis=0)
+
+
 declaration = Declaration(
     framework="jax",
     compiles=True,
+    memory="quadratic",
     # Not float64: its softmax is carried out in float32 whatever it is given (F4 in docs/findings.md).
     dtypes=("float32", "bfloat16"),
     # Attention keeps its scores in float32; a bias and the steps of an activation meet numbers already rounded.
-    sites=FUSED | {"prebias", "steps"},
+    # `standardize` takes its variance in one pass, and gain and shift meet what it has rounded.
+    sites=FUSED | {"prebias", "steps", "normed", ONE_PASS},
     conventions=Conventions(
         window="excluding-self",
         alignment="top-left",

@@ -35,10 +35,15 @@ def attention_attributes(
     attributes: Attributes = {"is_causal": 1} if causal else {}
     if window is not None:
         attributes |= {"left_window_size": window, "right_window_size": window}
-    numbers = {name: value for name, value in (("scale", scale), ("softcap", softcap)) if value is not None}
-    if dtype == np.float64 and any(float(np.float32(value)) != value for value in numbers.values()):
+    return attributes | numbers(dtype, scale=scale, softcap=softcap)
+
+
+def numbers(dtype: np.dtype[Any], **given: float | None) -> Attributes:
+    """The attributes that are numbers, as far as they are given."""
+    known = {name: float(value) for name, value in given.items() if value is not None}
+    if dtype == np.float64 and any(float(np.float32(value)) != value for value in known.values()):
         raise NotImplementedError("an ONNX attribute is a float32 number and would round this one")
-    return attributes | {name: float(value) for name, value in numbers.items()}
+    return known
 
 
 class Operators:
@@ -141,3 +146,34 @@ class Operators:
     def softmax(self, logits: Array) -> Array:
         """The output of `Softmax`."""
         return self.run("Softmax", logits)
+
+    def layer_norm(self, x: Array, weight: Array, bias: Array | None = None, *, eps: float) -> Array:
+        """The output of `LayerNormalization`."""
+        arrays = (x, weight) if bias is None else (x, weight, bias)
+        return self.run("LayerNormalization", *arrays, axis=-1, **numbers(x.dtype, epsilon=eps))
+
+    def rms_norm(self, x: Array, weight: Array, *, eps: float) -> Array:
+        """The output of `RMSNormalization`."""
+        return self.run("RMSNormalization", x, weight, axis=-1, **numbers(x.dtype, epsilon=eps))
+
+    def rope(
+        self,
+        x: Array,
+        positions: Array,
+        *,
+        base: float = 10000.0,
+        rotary_width: int | None = None,
+        layout: str = "half",
+    ) -> Array:
+        """The output of `RotaryEmbedding`, which is given cosines and sines."""
+        width = rotary_width or x.shape[-1]
+        angles = positions[..., None] * base ** (-np.arange(0, width, 2) / width)
+        angles = np.broadcast_to(angles, (x.shape[0], *angles.shape[-2:]))
+        attributes = {"interleaved": 1} if layout == "interleaved" else {}
+        attributes |= {} if width == x.shape[-1] else {"rotary_embedding_dim": width}
+        tables = (table(angles).astype(x.dtype) for table in (np.cos, np.sin))
+        return self.run("RotaryEmbedding", x, *tables, **attributes)
+
+    def embedding(self, table: Array, ids: Array) -> Array:
+        """The output of `Gather`."""
+        return self.run("Gather", table, ids)

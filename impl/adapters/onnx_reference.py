@@ -34,6 +34,10 @@ gelu = operators.gelu
 gelu_tanh = operators.gelu_tanh
 silu = operators.silu
 softmax = operators.softmax
+layer_norm = operators.layer_norm
+rms_norm = operators.rms_norm
+embedding = operators.embedding
+rope = operators.rope
 
 declaration = Declaration(
     dtypes=("float64", "float32", "float16"),

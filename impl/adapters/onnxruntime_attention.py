@@ -49,9 +49,14 @@ gelu = kernels.gelu
 gelu_tanh = kernels.gelu_tanh
 silu = kernels.silu
 softmax = kernels.softmax
+layer_norm = kernels.layer_norm
+rms_norm = kernels.rms_norm
+embedding = kernels.embedding
+rope = kernels.rope
 
 declaration = Declaration(
     dtypes=("float32", "float16"),
+    memory="quadratic",
     # Its Sigmoid is accurate to an absolute error only: silu(-17) comes out twice as large as it is.
     sites=EAGER | {ABSOLUTE_SIGMOID},
     conventions=Conventions(

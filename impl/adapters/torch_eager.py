@@ -1,16 +1,21 @@
 """Attention and its neighbours written out in the plain operations of PyTorch."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from gnomon.impl.adapters import torch_positions
 from gnomon.impl.adapters.torch_paths import recorded_gradients
 from gnomon.impl.declaration import Declaration
 from gnomon.spec.conventions import Conventions
 from gnomon.spec.precision import EAGER
+
+rope = torch_positions.rope
+sinusoidal_positions = torch_positions.sinusoidal_positions
+alibi_slopes = torch_positions.alibi_slopes
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -109,8 +114,9 @@ def multi_head_attention(
     kv_heads: int | None = None,
     mask: Tensor | None = None,
     causal: bool = False,
+    positions: Tensor | None = None,
 ) -> Tensor:
-    """Attention between the projections of x, its heads joined and projected back."""
+    """Attention between the projections of x, turned to their positions if any, its heads joined and projected back."""
 
     def project(name: str, count: int) -> Tensor:
         projected = linear(x, parameters[f"{name}_weight"], parameters.get(f"{name}_bias"))
@@ -120,8 +126,20 @@ def multi_head_attention(
         raise ValueError(f"{heads} heads do not divide a width of {x.shape[-1]}")
     shared = heads if kv_heads is None else kv_heads
     query, key, value = project("query", heads), project("key", shared), project("value", shared)
+    if positions is not None:
+        query, key = rope(query, positions), rope(key, positions)
     joined = attention(query, key, value, mask=mask, causal=causal).transpose(1, 2).flatten(-2)
     return linear(joined, parameters["output_weight"], parameters.get("output_bias"))
+
+
+def convolution(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, dilation: int = 1, causal: bool = False
+) -> Tensor:
+    """The kernel's weighted sums over time, zeros beyond its ends, all of them before it where causal."""
+    span = (weight.shape[-1] - 1) * dilation
+    before = span if causal else span // 2
+    padded = functional.pad(x.transpose(1, 2), (before, span - before))
+    return functional.conv1d(padded, weight, bias, dilation=dilation).transpose(1, 2)
 
 
 def feed_forward(x: Tensor, parameters: Mapping[str, Tensor], *, activation: str) -> Tensor:
@@ -135,13 +153,73 @@ def feed_forward(x: Tensor, parameters: Mapping[str, Tensor], *, activation: str
     return linear(hidden, parameters["down_weight"], parameters.get("down_bias"))
 
 
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, eps: float) -> Tensor:
+    """Features less their mean, over the root of their variance plus epsilon, times the gain, plus the shift."""
+    return functional.layer_norm(x, weight.shape, weight, bias, eps)
+
+
+def layer_norm_module(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, eps: float) -> Tensor:
+    """The same by an `nn.LayerNorm` that holds gain and shift."""
+    module = torch.nn.LayerNorm(weight.shape, eps, bias=bias is not None, dtype=weight.dtype)
+    return held(module, weight, bias)(x)
+
+
+def layer_norm_steps(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, eps: float) -> Tensor:
+    """The same written out, the normed row cast before it meets the gain."""
+    inner = x if x.dtype == torch.float64 else x.float()
+    normed = standardised(inner - inner.mean(-1, keepdim=True), eps).to(x.dtype)
+    return normed * weight if bias is None else normed * weight + bias
+
+
+def rms_norm(x: Tensor, weight: Tensor, *, eps: float) -> Tensor:
+    """Features over the root of their mean square plus epsilon, times the gain."""
+    return functional.rms_norm(x, weight.shape, weight, eps)
+
+
+def rms_norm_module(x: Tensor, weight: Tensor, *, eps: float) -> Tensor:
+    """The same by an `nn.RMSNorm` that holds the gain."""
+    return held(torch.nn.RMSNorm(weight.shape, eps, dtype=weight.dtype), weight, None)(x)
+
+
+def rms_norm_steps(x: Tensor, weight: Tensor, *, eps: float) -> Tensor:
+    """The same written out, the normed row cast before it meets the gain."""
+    inner = x if x.dtype == torch.float64 else x.float()
+    return standardised(inner, eps).to(x.dtype) * weight
+
+
+def standardised(x: Tensor, eps: float) -> Tensor:
+    """Features over the root of their mean square plus epsilon."""
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)
+
+
+def embedding(table: Tensor, ids: Tensor) -> Tensor:
+    """The rows that the ids name."""
+    return functional.embedding(ids, table)
+
+
+def embedding_module(table: Tensor, ids: Tensor) -> Tensor:
+    """The same by an `nn.Embedding` that holds the table."""
+    return held(torch.nn.Embedding(table.shape[0], table.shape[1], dtype=table.dtype), table, None)(ids)
+
+
+def held(module: torch.nn.Module, weight: Tensor, bias: Tensor | None) -> Callable[[Tensor], Tensor]:
+    """The module with these weights, called without recording gradients."""
+    module.load_state_dict({"weight": weight} if bias is None else {"weight": weight, "bias": bias})
+    return torch.no_grad()(module)
+
+
 declaration = Declaration(
     framework="torch",
     dtypes=("float64", "float32", "bfloat16", "float16"),
     sites=EAGER,
+    memory="quadratic",
     conventions=Conventions(alignment="bottom-right", empty_row="nan", masked_key="blocked", masked_value="leaks"),
     paths={
         "linear": {"nn.Linear": linear_module},
+        "layer_norm": {"nn.LayerNorm": layer_norm_module, "written out": layer_norm_steps},
+        "rms_norm": {"nn.RMSNorm": rms_norm_module, "written out": rms_norm_steps},
+        "embedding": {"nn.Embedding": embedding_module},
         "attention": {"recorded gradients": recorded_gradients(attention)},
+        "rope": {"complex numbers": torch_positions.rope_complex},
     },
 )

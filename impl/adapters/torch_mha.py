@@ -135,6 +135,7 @@ declaration = Declaration(
     framework="torch",
     dtypes=("float64", "float32", "bfloat16", "float16"),
     sites=EAGER,
+    memory="linear",
     conventions=Conventions(
         polarity="block", alignment="top-left", empty_row="zeros", masked_key="leaks", masked_value="leaks"
     ),

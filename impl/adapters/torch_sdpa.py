@@ -69,6 +69,7 @@ declaration = Declaration(
     framework="torch",
     dtypes=("float64", "float32", "bfloat16", "float16"),
     sites=FUSED,
+    memory="linear",
     conventions=Conventions(alignment="top-left", empty_row="zeros", masked_key="leaks", masked_value="leaks"),
     paths={
         "attention": {

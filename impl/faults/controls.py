@@ -7,16 +7,48 @@ from typing import Any
 import numpy as np
 
 from gnomon.impl.declaration import Declaration
+from gnomon.impl.faults.memory import TiledQueries
 from gnomon.impl.faults.precision import Storing
 from gnomon.impl.faults.registry import control
 from gnomon.impl.faults.tiles import Tiled
 from gnomon.impl.reference import Array, NumpyReference, wide
+from gnomon.spec.precision import ONE_PASS
 
 _USUAL = NumpyReference.declaration
 
 
 def _declaring(**conventions: Any) -> Declaration:
     return replace(_USUAL, conventions=replace(_USUAL.conventions, **conventions))
+
+
+@control("N01", reason="features may be paired either way where no layout is asked for, if that is declared")
+class InterleavedDeclared(NumpyReference):
+    """Neighbours are paired, as declared, unless halves are asked for."""
+
+    declaration = _declaring(rotary_layout="interleaved")
+
+    def rope(self, x: Array, positions: Array, *, layout: str = "interleaved", **options: Any) -> Array:
+        return super().rope(x, positions, layout=layout, **options)
+
+
+@control("N02", reason="a rotation by minus the angle is as relative as one by the angle, if that is declared")
+class BackwardDeclared(NumpyReference):
+    """Every pair turns the other way, as declared; no model is offered, whose weights would have to know."""
+
+    declaration = replace(_declaring(rotation="backward"), families=())
+
+    def angles(self, positions: Array, frequencies: Array) -> Array:
+        return -super().angles(positions, frequencies)
+
+
+@control("N03", reason="all sines may stand before all cosines, if that is declared")
+class SinesFirstDeclared(NumpyReference):
+    """Sines and cosines are concatenated, as declared; no model is offered, whose embeddings would have to know."""
+
+    declaration = replace(_declaring(sinusoids="concatenated"), families=())
+
+    def interleaved(self, sines: Array, cosines: Array) -> Array:
+        return np.concatenate([sines, cosines], -1)
 
 
 @control("N04", reason="a constant added to every score of a row, the sink's too, cancels in the softmax")
@@ -77,6 +109,31 @@ class RoundedWeightsBackwards(Storing):
         return np.asarray(wide(weights).astype(value.dtype) @ value[..., ::-1, :])
 
 
+@control("N11", reason="the normed row may be rounded before it meets the gain, or after, as is declared")
+class RoundedBeforeGain(NumpyReference):
+    """The row is normed with gain one and stored, as declared; the gain comes afterwards."""
+
+    declaration = replace(_USUAL, sites=_USUAL.sites | {"normed"})
+
+    def rms_norm(self, x: Array, weight: Array, *, eps: float) -> Array:
+        normed = super().rms_norm(x, np.ones_like(weight), eps=eps)
+        return np.asarray(wide(normed) * wide(weight), x.dtype)
+
+
+@control("N12", reason="the mean of the squares less the square of the mean is the variance, where that is declared")
+class VarianceInOnePass(NumpyReference):
+    """The variance is a difference of two means, as declared, and never below zero."""
+
+    declaration = replace(_USUAL, sites=_USUAL.sites | {ONE_PASS})
+
+    def layer_norm(self, x: Array, weight: Array, bias: Array | None = None, *, eps: float) -> Array:
+        inner = wide(x)
+        mean = self.mean(inner)
+        variance = np.maximum(self.mean_square(inner) - mean * mean, 0)
+        scaled = self.normed(inner - mean, self.spread(variance, eps)) * wide(weight)
+        return np.asarray(scaled if bias is None else scaled + wide(bias), x.dtype)
+
+
 @control("N15", reason="a mask of padding need not be triangular: causality is applied apart from it")
 class CausalFirst(NumpyReference):
     """Causality and window come first, the given mask afterwards."""
@@ -94,6 +151,23 @@ class TopLeftDeclared(NumpyReference):
     def distance(self, scores: Array) -> Array:
         queries, keys = scores.shape[-2:]
         return np.asarray(super().distance(scores) - (keys - queries))
+
+
+@control("N19", reason="a position over a wavelength is a position times its reciprocal, but for rounding")
+class DividedByWavelengths(NumpyReference):
+    """Angles are quotients in the arithmetic of the call."""
+
+    def angles(self, positions: Array, frequencies: Array) -> Array:
+        return np.asarray(positions[..., None, :, None].astype(frequencies.dtype) / (1 / frequencies))
+
+
+@control("complex-rotation", reason="a product of complex numbers turns a pair")
+class ComplexRotation(NumpyReference):
+    """Each pair is one complex number."""
+
+    def turned(self, first: Array, second: Array, cosine: Array, sine: Array) -> tuple[Array, Array]:
+        product = (first + 1j * second) * (cosine + 1j * sine)
+        return product.real, product.imag
 
 
 @control("unscaled", reason="a model may leave the scores unscaled where that is declared, as T5 does")
@@ -173,6 +247,13 @@ class BaseTwo(NumpyReference):
 @control("online-softmax", reason="a running maximum with rescaling gives the softmax over all keys")
 class OnlineSoftmax(Tiled):
     """Keys are read tile by tile."""
+
+
+@control("tiled-queries", reason="memory is linear where queries are tiled, and declared so")
+class LinearMemory(TiledQueries):
+    """No whole score matrix is ever there, as declared."""
+
+    declaration = replace(_USUAL, memory="linear")
 
 
 @control("merged-tiles", reason="tiles that are averaged apart and merged by their masses give the whole")

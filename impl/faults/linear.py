@@ -9,6 +9,7 @@ from gnomon.impl.reference import Array, NumpyReference, Parameters, wide
 from gnomon.spec.linear import (
     ACTIVATION_FORGOTTEN,
     BIAS_FIRST,
+    ERF_FOR_TANH,
     GATE_AND_UP_EXCHANGED,
     HIDDEN_ACTIVATION,
     LEAKY_SLOPE,
@@ -86,6 +87,14 @@ class TanhForErf(NumpyReference):
 
     def gelu(self, x: Array) -> Array:
         return self.gelu_tanh(x)
+
+
+@commits(ERF_FOR_TANH)
+class ErfForTanh(NumpyReference):
+    """The tanh form of GELU is the exact one."""
+
+    def gelu_tanh(self, x: Array) -> Array:
+        return self.gelu(x)
 
 
 @commits(GATE_AND_UP_EXCHANGED)

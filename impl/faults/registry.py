@@ -4,12 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 
 from gnomon.impl.loading import Implementation, described
 from gnomon.impl.reference import NumpyReference
 from gnomon.spec.card import Clause, Mistake, owner_of
-
-TOPICS = ("function", "linear", "attention", "scale", "heads", "masks", "memory", "parameters")
 
 _faults: dict[Mistake, type[NumpyReference]] = {}
 _controls: "list[Control]" = []
@@ -64,9 +63,9 @@ def all_controls() -> tuple[Control, ...]:
 
 @cache
 def faults() -> tuple[Fault, ...]:
-    """Every fault, in the order of the topics."""
-    for topic in TOPICS:
-        import_module(f"gnomon.impl.faults.{topic}")
+    """Every fault of the modules beside this one."""
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        import_module(f"gnomon.impl.faults.{path.stem}")
     return tuple(_fault(mistake, fault) for mistake, fault in _faults.items())
 
 

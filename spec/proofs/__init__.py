@@ -6,11 +6,23 @@ from enum import StrEnum
 from importlib import import_module
 from typing import Any, TypeVar
 
+from gnomon.spec import catalogue  # whose `order` a topic of that name would hide
 from gnomon.spec.card import CardError, Clause
-from gnomon.spec.catalogue import order
 
 # Imported by `proofs()` alone: they bring SymPy, which a command that proves nothing should not wait for.
-TOPICS = ("linear", "attention", "scale", "heads", "masks", "parameters")
+TOPICS = (
+    "linear",
+    "attention",
+    "scale",
+    "heads",
+    "masks",
+    "parameters",
+    "order",
+    "rotary",
+    "embedding",
+    "block",
+    "reach",
+)
 
 Equation = Callable[..., Any]
 Run = Callable[..., bool]
@@ -70,4 +82,4 @@ def proofs(clause: Clause | None = None) -> tuple[Proof, ...]:
     for topic in TOPICS:
         import_module(f"gnomon.spec.proofs.{topic}")
     chosen = (p for p in _proofs if clause is None or p.clause is clause)
-    return tuple(sorted(chosen, key=lambda p: order(p.clause.number)))
+    return tuple(sorted(chosen, key=lambda p: catalogue.order(p.clause.number)))

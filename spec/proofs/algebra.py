@@ -100,6 +100,14 @@ class AnySize(Symbolic):
         """e to the a."""
         return a.map(sympy.exp)
 
+    def cos(self, a: Family) -> Family:
+        """The cosine."""
+        return a.map(sympy.cos)
+
+    def sin(self, a: Family) -> Family:
+        """The sine."""
+        return a.map(sympy.sin)
+
     def select(self, mask: Mask | None, a: Quantity) -> Quantity:
         """`a`: no mask has a size that is a symbol."""
         if mask is not None:
@@ -176,6 +184,11 @@ def zero(*differences: Any) -> bool:
     """Whether every entry of every difference is zero, by the rules of algebra and of finite sums."""
     entries = [e for d in differences for e in np.ravel(np.asarray(d, object))]
     return bool(entries) and all(_is_zero(e) for e in entries)
+
+
+def by_exponentials(difference: Expr) -> Expr:
+    """The expression with every sine and cosine written by exponentials, among which products are sums."""
+    return difference.rewrite(sympy.exp)
 
 
 def no_matrix(difference: Expr) -> bool:

@@ -1,0 +1,62 @@
+"""VIII.3: a context window is a buffer size."""
+
+from gnomon.spec.card import Clause, Kind, Level, Mistake, Proposition
+from gnomon.spec.configuration import Configuration
+from gnomon.spec.families import LEARNED
+from gnomon.spec.memory import MEMORY
+from gnomon.spec.order import ORDER
+from gnomon.spec.rotary import ROTARY
+
+
+def context_length(c: Configuration) -> int:
+    """The most tokens that a model takes, the rows of its table of positions that a token can have; 0 for any number."""
+    return max(0, c.positions - c.position_offset)
+
+
+CONTEXT = Proposition(
+    number="VIII.3",
+    slug="context",
+    statement="A context window is a buffer size.",
+    formula=r"|x| \le T_{\max}\text{ says what is accepted, not what is used}",
+    source="Foundations, gathered: eighth usual mistake",
+    rests_on=(ORDER, ROTARY, MEMORY),
+    said="A model with a 128k context window can use 128k tokens.",
+    so="It accepts that many. What it makes of the far ones depends on how long the sequences were that it was trained "
+    "on, and is measured by putting the answer at the far end.",
+)
+
+WRAPPED_POSITIONS = Mistake(
+    "wrapped-positions",
+    "positions past the table start again at its first row",
+    "a token in the middle of a long text is read as if it stood at the beginning",
+    families=LEARNED,
+)
+CLAMPED_POSITIONS = Mistake(
+    "clamped-positions",
+    "every position past the table gets its last row",
+    "the order of all that follows is lost, and nobody is told",
+    families=LEARNED,
+)
+NO_VECTOR_PAST_THE_TABLE = Mistake(
+    "no-vector-past-the-table",
+    "positions past the table add nothing",
+    "the end of a long text is a bag of words beside a sentence",
+    families=LEARNED,
+)
+SILENTLY_TRUNCATED = Mistake(
+    "silently-truncated",
+    "of a sequence longer than the table the last tokens are answered and the first ones dropped, without a word",
+    "the instructions at the beginning are the first to go",
+    families=LEARNED,
+)
+PAST_THE_CONTEXT = Clause(
+    proposition=CONTEXT,
+    number="VIII.3.3",
+    slug="past-the-context",
+    statement="As many tokens as the context holds are taken, and one more is an error or cut off as declared, never "
+    "answered as if nothing had happened: in one call, at a given position, and after a cache.",
+    formula=r"|x| > T_{\max} \Rightarrow \text{error, or } f(x) = f(\mathrm{cut}(x))\text{ as declared}",
+    kind=Kind.EXACT,
+    level=(Level.MODEL,),
+    mistakes=(WRAPPED_POSITIONS, CLAMPED_POSITIONS, NO_VECTOR_PAST_THE_TABLE, SILENTLY_TRUNCATED),
+)
