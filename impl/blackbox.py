@@ -84,6 +84,7 @@ class Boxed:
         return frozenset(back.get(p.name, p.name) for p in own if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY))
 
     def __call__(self, tokens: Any, **options: Any) -> Any:
+        """What the model gives for the tokens."""
         return self.model(tokens, **{self.renamed.get(n, n): v for n, v in options.items()})
 
     def __getattr__(self, name: str) -> Any:
@@ -121,7 +122,7 @@ class _Loader:
 
     def implementation(self) -> Implementation:
         """The model as an implementation of nothing but itself."""
-        self._require(callable(self.function), f"is a {type(self.function).__name__}: a function that returns a model")
+        self._require(callable(self.function), f"is of type {_kind(self.function)}: a function that returns a model")
         arrays = framework(self.declared.framework)
         loaded, alone = Loaded(arrays, partial(self._boxed, arrays)), ""
         for dtype in self.declared.dtypes if self._takes_dtype else ("",):
@@ -155,8 +156,8 @@ class _Loader:
         given = getattr(self.function, "declaration", getattr(self.module, "declaration", None))
         if given is None:
             return Declaration(framework=imported_by(self.module), dtypes=PRECISIONS)
-        kind = type(given).__name__
-        self._require(isinstance(given, Declaration), f"has a declaration that is a {kind}: a gnomon.impl.Declaration")
+        wrong = f"has a declaration of type {_kind(given)}: a gnomon.impl.Declaration"
+        self._require(isinstance(given, Declaration), wrong)
         own: Declaration = given
         return own
 
@@ -175,7 +176,9 @@ class _Loader:
                 raise
             except BaseException as error:
                 raise CannotLoad(f"{self.target} raised {_said(error)}") from error
-        self._require(callable(model), f"returned a {type(model).__name__}: a model, which is called with token ids")
+        self._require(
+            callable(model), f"returned something of type {_kind(model)}: a model, to be called with token ids,"
+        )
         boxed = Boxed(model, self.declared.keywords)
         boxed.outputs, boxed.dtype = self._tried(arrays, boxed)
         own = boxed.dtype
@@ -225,17 +228,20 @@ class _Loader:
         """Lines that load the model, and the call."""
         module, _, name = self.target.partition(":")
         name = name or "load"
-        first, _, rest = name.partition(".")
-        path = module.endswith(".py")
-        lines = ("import runpy", f"{first} = runpy.run_path({module!r})[{first!r}]") if path else (
-            f"from {module} import {first}",
-        )  # fmt: skip
+        first = name.partition(".")[0]
+        lines: tuple[str, ...] = (f"from {module} import {first}",)
+        if module.endswith(".py"):
+            lines = "import runpy", f"{first} = runpy.run_path({module!r})[{first!r}]"
         made = f"model = {name}({f'dtype={dtype!r}' if self._takes_dtype else ''})"
         renamed = self.declared.keywords
         return (*lines, made), f"model({', '.join(['tokens', *(f'{renamed.get(n, n)}={n}' for n in options)])})"
 
 
 _HINT = "; where the framework is not imported at the top of the module, a declaration beside it says which one it is"
+
+
+def _kind(thing: Any) -> str:
+    return type(thing).__name__
 
 
 def _said(error: BaseException) -> str:

@@ -94,7 +94,7 @@ def _torch_products(call: Callable[[], object]) -> frozenset[str]:
 
     seen: set[str] = set()
 
-    class Watch(TorchDispatchMode):
+    class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             result = function(*args, **(kwargs or {}))
             if function.__name__.startswith(_TORCH_PRODUCTS):
@@ -102,7 +102,7 @@ def _torch_products(call: Callable[[], object]) -> frozenset[str]:
                 seen.add(str(first.dtype).removeprefix("torch."))
             return result
 
-    with Watch():
+    with Watch():  # type: ignore[no-untyped-call]
         call()
     return frozenset(seen)
 

@@ -4,7 +4,7 @@ import inspect
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -12,19 +12,19 @@ import numpy as np
 
 from gnomon.impl.declaration import Held
 from gnomon.props.expected import Expected, bounds, expected
+from gnomon.props.fixed import ELSEWHERE, NARROWER, OVERFLOWS, OWN, TOO_COARSE, Learnt, stored
 from gnomon.props.judge import Comparison, between, close, same
 from gnomon.props.model_cases import ModelCase
 from gnomon.props.outcome import Declined, ImplementationFailed
 from gnomon.props.subject import Call, Subject, guarded
 from gnomon.spec.adjoint import Adjoint, Node
-from gnomon.spec.blackbox import allowance, computed_narrower, unit_error
+from gnomon.spec.blackbox import computed_narrower, unit_error
 from gnomon.spec.block import block as block_spec
 from gnomon.spec.block import score_scale
-from gnomon.spec.bounds import Tracked, round_to
+from gnomon.spec.bounds import Tracked
 from gnomon.spec.configuration import Configuration
 from gnomon.spec.evaluators import Evaluator, Floats, Mask, Quantity
 from gnomon.spec.model import Tokens, layer_parameters, model, permitted
-from gnomon.spec.precision import FLOAT32, Format
 from gnomon.spec.scale import declared_scale
 
 Comparisons = Iterator[Comparison]
@@ -34,7 +34,6 @@ Trace = Mapping[str, Floats]
 _NOTHING: Parameters = MappingProxyType({})
 _KEPT = 32  # reckonings; a property asks for the same few again and again
 _KEPT_OF_FIXED = 6  # those of a trained model are large
-OWN = "it is a black box: its parameters are its own"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,24 +79,6 @@ class Reckoning:
     def allowed(self, functional: Floats) -> float:
         """How far the functional of a correct implementation's output may be from that of the exact one."""
         return self.E.bound(self.out, functional)
-
-
-@dataclass(frozen=True, slots=True)
-class Learnt:
-    """What a model whose parameters nobody knows shows of its own rounding on an input, by a second precision."""
-
-    error: float
-    farthest: int  # position that the input names, if it is past those that its tokens would have
-    narrower: bool  # whether the second precision is none
-
-    @property
-    def value(self) -> Floats:
-        """Nothing: what is exact is not known."""
-        raise Declined(OWN)
-
-    def allowed(self, functional: Floats) -> float:
-        """How far rounding may move the functional."""
-        return allowance(self.error, self.farthest) * float(np.abs(functional).sum())
 
 
 @dataclass(eq=False)
@@ -208,12 +189,9 @@ def joined(box: Box, given: Input, parts: Sequence[Run]) -> Run:
 
 def _keywords(handle: Any) -> frozenset[str]:
     said = getattr(handle, "keywords", None)
-    return said if isinstance(said, frozenset) else _signature(type(handle))
-
-
-@cache
-def _signature(kind: type) -> frozenset[str]:
-    own = inspect.signature(kind.__call__).parameters.values()
+    if isinstance(said, frozenset):
+        return said
+    own = inspect.signature(type(handle).__call__).parameters.values()
     if any(p.kind is p.VAR_KEYWORD for p in own):
         return frozenset({"positions", "mask", "cache"})
     return frozenset(p.name for p in own)
@@ -242,32 +220,6 @@ def _fixed(subject: Subject, held: Held, changed: Parameters, path: str | None) 
     itself = subject.implementation.declaration.fixed is held
     handed = {"": np.zeros(0)} if itself else parameters  # an empty array says the dtype
     return Box(subject, held.shape, parameters, handle(subject, held.shape, subject.hand(handed), path))
-
-
-@cache
-def stored(held: Held, form: Format) -> Parameters:
-    """The parameters of a black box as the format stores them, nothing where nobody knows them."""
-    if held.parameters is None:
-        return Hidden()
-    narrow = form.digits < FLOAT32.digits
-    return {
-        name: round_to(value, form) if narrow else value.astype(form.dtype).astype(np.float64)
-        for name, value in held.parameters().items()
-    }
-
-
-class Hidden(dict[str, Floats]):
-    """Parameters that nobody knows."""
-
-    def __getitem__(self, name: str) -> Floats:
-        raise Declined(OWN)
-
-    def __iter__(self) -> Iterator[str]:
-        raise Declined(OWN)
-
-    def keys(self) -> Any:
-        """Nothing, for there is nothing to name."""
-        raise Declined(OWN)
 
 
 def handle(subject: Subject, c: Configuration, handed: Any, path: str | None = None) -> Any:
@@ -340,9 +292,12 @@ def learnt(box: Box, given: Input) -> Learnt:
         narrow, wide = one(given), other(given)
         real = np.broadcast_to(~_padding(given, wide.ndim), wide.shape)
         last = 0 if given.positions is None else int(np.max(given.positions))
-        narrower = computed_narrower(narrow[real], wide[real]) or "float32" in _products(other, given)
-        error = unit_error(narrow[real], wide[real])
-        _learnt[key] = Learnt(error, last if last >= given.tokens.shape[1] else 0, narrower)
+        error, useless = unit_error(narrow[real], wide[real]), ""
+        if (np.isfinite(narrow) & ~np.isfinite(wide))[real].any():
+            useless = OVERFLOWS
+        elif computed_narrower(narrow[real], wide[real]) or "float32" in _products(other, given):
+            useless = NARROWER
+        _learnt[key] = Learnt(error, last if last >= given.tokens.shape[1] else 0, useless)
         while len(_learnt) > _KEPT:
             _learnt.popitem(last=False)
     return _learnt[key]
@@ -359,8 +314,6 @@ def _products(box: Box, given: Input) -> frozenset[str]:
 
 
 _watched: dict[Held | None, frozenset[str]] = {}
-NARROWER = "asked for float64 it computes in float32, so what rounding does to it is not known"
-ELSEWHERE = "of a black box rounding is told from a dependence in float64, beside float32"
 
 
 def unsettled(*runs: "Run") -> bool:
@@ -373,10 +326,11 @@ def unsettled(*runs: "Run") -> bool:
         subject.blind[held.alone] = None
     elif subject.dtype != "float64":
         subject.elsewhere[ELSEWHERE] = None
-    elif any(isinstance(run.due, Learnt) and run.due.narrower for run in runs):
-        subject.blind[NARROWER] = None
     else:
-        return False
+        dues = [run.due for run in runs]
+        useless = [due.useless for due in dues if isinstance(due, Learnt) and due.useless]
+        subject.blind |= dict.fromkeys(useless)
+        return bool(useless)
     return True
 
 
@@ -434,10 +388,10 @@ def equals(what: str, run: Run, where: Any = ...) -> Comparisons:
     if not np.isfinite(error).all():
         yield close(what, np.where(np.isfinite(error), run.due.value, run.out), run.due.value, 0.0)
         return
-    yield _at_worst(what, run.out, run.due.value, error, run.due.allowed)
+    yield _at_worst(what, run.out, run.due.value, error, lambda functional: noted_bound(run, functional))
     size = float(np.sqrt((error * error).sum()))
     if size:
-        yield close(f"{what}: the size of all errors together", size, 0.0, run.due.allowed(error / size))
+        yield close(f"{what}: the size of all errors together", size, 0.0, noted_bound(run, error / size))
 
 
 def _narrow(what: str, *runs: Run) -> Comparisons:
@@ -478,9 +432,20 @@ def agree(what: str, one: Run, other: Run, here: Any = ..., there: Any = ...) ->
         return
 
     def allowed_of(functional: Floats) -> float:
-        return one.due.allowed(_placed(functional, one, here)) + other.due.allowed(_placed(functional, other, there))
+        parts = ((one, here), (other, there))
+        return sum(noted_bound(run, _placed(functional, run, where)) for run, where in parts)
 
     yield _at_worst(what, got, want, got - want, allowed_of)
+
+
+def noted_bound(run: Run, functional: Floats) -> float:
+    """The bound of a functional; of a trained model an infinite one is noted where float64 has a finite one."""
+    bound = run.due.allowed(functional)
+    subject = run.box.subject
+    if subject.fixed is not None and np.isinf(bound) and subject.dtype != "float64":
+        finer = "float64" in subject.implementation.declaration.dtypes
+        subject.elsewhere |= {TOO_COARSE: None} if finer else {}
+    return bound
 
 
 def _placed(functional: Floats, run: Run, where: Any) -> Floats:
@@ -505,7 +470,7 @@ def moves(what: str, one: Run, other: Run, where: Any = ...) -> Comparisons:
     farthest = np.unravel_index(np.argmax(distance), distance.shape)
     functional = np.zeros(distance.shape)
     functional[farthest] = 1.0
-    blur = one.due.allowed(functional) + other.due.allowed(functional)
+    blur = noted_bound(one, functional) + noted_bound(other, functional)
     if distance[farthest] > 2 * blur:
         seen = float(np.abs(one.out - other.out)[farthest])
         yield between(what, seen, distance[farthest] - blur, distance[farthest] + blur, 0.0)

@@ -172,7 +172,7 @@ def graph(number: str) -> None:
 @click.option("--bytes", "item", type=click.IntRange(1), default=2, show_default=True, help="Bytes a number.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def count(configuration: str, batch: int, item: int, as_json: bool) -> None:
-    """Count the parameters, scores and cache of CONFIG: a named model or a config.json; `2017` with its paper's table."""
+    """Count the parameters, scores and cache of CONFIG: a named model, a config.json, or `2017` with its table."""
     from gnomon.props.counting import print_counts, print_paper_table
 
     print_counts(configuration, batch, item, as_json)

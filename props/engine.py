@@ -210,7 +210,7 @@ def searched(hunt: Hunt, budget: Budget) -> tuple[str, ...]:
         if not budget.sensitivity or not hunt.cases:
             return ()
         undetected = tuple(f.mistake.slug for f in _expected_faults(hunt) if not _tells(hunt, f) and _made(hunt, f))
-        if not undetected:
+        if not undetected or hunt.subject.elsewhere:
             break
     return undetected
 
@@ -221,7 +221,7 @@ def _held(hunt: Hunt, undetected: tuple[str, ...], started: float) -> Verdict:
         return _verdict(hunt, Status.UNSUPPORTED, started, message=most)
     if hunt.subject.blind:
         return _verdict(hunt, Status.INSENSITIVE, started, message=next(iter(hunt.subject.blind)))
-    if not hunt.cases and hunt.subject.elsewhere:
+    if hunt.subject.elsewhere and (undetected or not hunt.cases):
         return _verdict(hunt, Status.UNSUPPORTED, started, message=next(iter(hunt.subject.elsewhere)))
     if not hunt.cases:
         return _verdict(hunt, Status.INSENSITIVE, started, message="no case could be decided at this precision")

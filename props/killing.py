@@ -14,6 +14,7 @@ from gnomon.props.plugin import chosen
 from gnomon.props.property import Property, properties
 from gnomon.props.subject import Subject
 
+USUAL_DTYPE = "float32"  # in which controls are tried where none is asked for: every clause is, which takes a while
 REJECTED, SURVIVED, ARGUED = "rejected", "survived", "argued"
 
 
@@ -62,7 +63,7 @@ def fault_items(collector: Any) -> Iterator[pytest.Item]:
             label = f"{fault.clause.number}-{fault.mistake.slug}[{dtype}]"
             yield FateItem.from_parent(collector, name=label, fault=fault, dtype=dtype)
     for control in all_controls() if only is None else ():
-        for dtype in dtypes or control.implementation.declaration.dtypes:
+        for dtype in dtypes or (USUAL_DTYPE,):
             label = f"{control.number}-control[{dtype}]"
             yield ControlItem.from_parent(collector, name=label, control=control, dtype=dtype)
 

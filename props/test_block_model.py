@@ -6,8 +6,9 @@ from collections.abc import Iterator
 import numpy as np
 from hypothesis import strategies as st
 
-from gnomon.props.box import OWN, Box, Input, Run, block, box, equals, rebased
+from gnomon.props.box import Box, Input, Run, block, box, equals, rebased
 from gnomon.props.expected import bounds, expected
+from gnomon.props.fixed import OWN
 from gnomon.props.judge import Comparison, between, close, same
 from gnomon.props.model_cases import ModelCase, model_cases
 from gnomon.props.outcome import Declined

@@ -12,7 +12,7 @@ from gnomon.props.property import checks
 from gnomon.props.subject import Subject, guarded
 from gnomon.spec import context as spec
 from gnomon.spec.configuration import Configuration
-from gnomon.spec.evaluators import Floats
+from gnomon.spec.model import Tokens
 
 Comparisons = Iterator[Comparison]
 
@@ -32,14 +32,14 @@ def past_the_context(subject: Subject, case: ModelCase) -> Comparisons:
     if room > LONGEST:
         raise Declined(f"its context of {room} tokens is too long to be filled here")
     tokens = np.random.default_rng((case.seed, 17)).integers(0, case.vocabulary, (1, room + 1))
-    full = Input(tokens[:, :room])
+    full, truncates = Input(tokens[:, :room]), subject.implementation.declaration.truncates
+    if model.offers("positions") and not truncates:  # first, for it costs least
+        yield _refused("the position after the last", model.refuses(Input(tokens[:, :1], np.array([[room]]))))
     yield close("finite numbers in the output for a full context", np.isfinite(model(full)).mean(), 1.0, 0.0)
-    if subject.implementation.declaration.truncates:
+    if truncates:
         yield from _cut(model, tokens, room)
         return
     yield _refused("one token more than the context holds", model.refuses(Input(tokens)))
-    if model.offers("positions"):
-        yield _refused("the position after the last", model.refuses(Input(tokens[:, :1], np.array([[room]]))))
     if case.configuration.causal and hasattr(model.handle, "new_cache"):
         cache = model.ask("new_cache")
         model(full, cache=cache)
@@ -50,7 +50,7 @@ def _refused(what: str, refused: bool) -> Comparison:
     return close(f"a result for {what}", float(not refused), 0.0, 0.0)
 
 
-def _cut(model: Box, tokens: Floats, room: int) -> Comparisons:
+def _cut(model: Box, tokens: Tokens, room: int) -> Comparisons:
     """The output for too many tokens is, bit for bit, that for those which are declared to be kept."""
     first = model.subject.implementation.declaration.truncates == "first"
     kept = Input(tokens[:, :room] if first else tokens[:, -room:])

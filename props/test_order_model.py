@@ -65,13 +65,19 @@ def order_matters(subject: Subject, case: ModelCase) -> Comparisons:
     if model.unknown:
         yield from _order_seen(model, tokens, (tokens + 1) % case.vocabulary)
         return
-    one, other = model.run(Input(tokens)), model.run(Input(exchanged(tokens, case.seed % (case.time - 2))))
+    once = exchanged(tokens, case.seed % (case.time - 2))
+    one, other = model.run(Input(tokens)), model.run(Input(once if subject.fixed is None else turned_round(tokens)))
     yield from moves("distance at the last position", one, other, np.s_[:, -1])
+
+
+def turned_round(tokens: Tokens) -> Tokens:
+    """The tokens with all but the last in reverse, which tells more of several layers than one exchange."""
+    return np.concatenate([tokens[:, -2::-1], tokens[:, -1:]], 1)
 
 
 def _order_seen(model: Box, tokens: Tokens, others: Tokens) -> Comparisons:
     """A model that reads earlier tokens tells them from the same ones the other way round."""
-    turned, replaced = (np.concatenate([a, tokens[:, -1:]], 1) for a in (tokens[:, -2::-1], others[:, :-1]))
+    turned, replaced = turned_round(tokens), np.concatenate([others[:, :-1], tokens[:, -1:]], 1)
     usual, *rest = (model.run(Input(t)) for t in (tokens, turned, replaced))
     if unsettled(usual, *rest):
         return

@@ -2,12 +2,15 @@
 
 Elementwise bounds that are carried through many layers grow far beyond any error that can occur. Here each operation
 adds only the error that it makes itself, on exact arguments, and one reverse pass weighs these by how much they move
-the output: for any functional w, |⟨w, got − exact⟩| ≤ Σ_k |∂⟨w, out⟩/∂r_k|·b_k over all results r_k with their
-own bounds b_k. That is the first order in the roundoff; what is dropped is smaller by the roundoff times the
-condition of the model, so in 16 bits, where that is no small number, nothing is decided this way.
+the output: for any functional w, |⟨w, got − exact⟩| ≤ Σ_k |∂⟨w, out⟩/∂r_k|·b_k over all results r_k with their own
+bounds b_k. Those are the derivatives at the exact arguments. At the erring ones they differ by a share that grows with
+the departures of the arguments, measured in the lengths over which operations bend. The bound is widened by it, and
+where it is no small share nothing is decided: for a rare model in float32, and for most in 16 bits.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -18,87 +21,93 @@ from gnomon.spec.evaluators import Evaluator, Float64, Floats, Mask
 from gnomon.spec.precision import Precision
 
 Operation = Callable[..., Tracked]
-Backward = Callable[[Floats], Iterable[Floats | None]]  # from the adjoint of a result to those of its arguments
+Adjoints = Any  # of a result, `[functionals, ...]`, real or complex
+Pull = Callable[[Adjoints], Adjoints]  # from the adjoints of a result to those of one argument, before broadcasting
 
 _plain = Float64()
+# By this share of the departures, in lengths over which operations bend, the derivatives of a whole model may change:
+# each operation changes its own by up to three times its share, and some thirty follow each other, 3·√30.
+SHARE = 16.0
 
 
 class Node:
-    """A result: its value, the bound of the error made in computing it, and how an adjoint goes back through it."""
+    """A result: its value, the bound of the error made in computing it, and how adjoints go back through it.
+
+    arguments: those that may err. lengths: how far one of them has to go until the derivatives are quite others.
+    """
 
     __array_priority__ = 200
-    __slots__ = ("E", "arguments", "backward", "error", "number", "value")
 
-    def __init__(self, E: "Adjoint", own: Tracked, arguments: Sequence["Node"], backward: Backward):
-        self.E, self.value, self.error = E, own.value, own.error
-        self.arguments, self.backward, self.number = arguments, backward, len(E.tape)
-        E.tape.append(self)
+    def __init__(
+        self, E: "Adjoint", own: Tracked, arguments: Sequence[tuple["Node", Pull]] = (), lengths: Sequence[Any] = ()
+    ):
+        self.E, self.value, self.error, self._own = E, own.value, own.error, own
+        self.fixed: bool
+        self.lengths = [(a, length) for (a, _), length in zip(arguments, lengths, strict=False) if not a.fixed]
+        self.arguments = [(a, pull) for a, pull in arguments if not a.fixed]
+        self.number, self.fixed = len(E.tape), not (self.arguments or own.error.any())
+        if not self.fixed:
+            E.tape.append(self)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the array."""
         return self.value.shape
 
-    @property
+    @cached_property
     def exact(self) -> Tracked:
         """The value without error, as the argument of the next operation."""
-        return self.E.bounds.number(self.value)
+        own = self._own
+        return Tracked(own.value, np.zeros(self.shape), own.precision, own.stored) if own.error.any() else own
 
     def __add__(self, other: Any) -> "Node":
-        o = self.E.number(other)
-        shapes = self.shape, o.shape
-        return self.E.node(lambda a, b: a + b, (self, o), lambda g: (_summed(g, s) for s in shapes))
+        return self.E.node(lambda a, b: a + b, (self, _same), (self.E.number(other), _same))
 
     def __neg__(self) -> "Node":
-        return self.E.node(lambda a: -a, (self,), lambda g: (-g,))
+        return self.E.moved(lambda a: -a, self, lambda g: -g)
 
     def __sub__(self, other: Any) -> "Node":
         return self + (-self.E.number(other))
 
     def __mul__(self, other: Any) -> "Node":
         o = self.E.number(other)
-        return self.E.node(
-            lambda a, b: a * b,
-            (self, o),
-            lambda g: (_summed(g * o.value, self.shape), _summed(g * self.value, o.shape)),
-        )
+        return self.E.node(lambda a, b: a * b, (self, lambda g: g * o.value), (o, lambda g: g * self.value))
 
     __radd__, __rmul__ = __add__, __mul__
 
     def __truediv__(self, other: Any) -> "Node":
         o = self.E.number(other)
         quotient = self.value / o.value
-        return self.E.node(
-            lambda a, b: a / b,
-            (self, o),
-            lambda g: (_summed(g / o.value, self.shape), _summed(-g * quotient / o.value, o.shape)),
-        )
+        pulls = (self, lambda g: g / o.value), (o, lambda g: -g * quotient / o.value)
+        return self.E.node(lambda a, b: a / b, *pulls, lengths=(np.inf, np.abs(o.value)))
 
     def __getitem__(self, index: Any) -> "Node":
-        def backward(g: Floats) -> Iterable[Floats]:
-            whole = np.zeros(self.shape)
-            np.add.at(whole, index, g)
-            return (whole,)
+        def pull(g: Adjoints) -> Adjoints:
+            whole = np.zeros((len(g), *self.shape), g.dtype)
+            np.add.at(whole, (slice(None), *(index if isinstance(index, tuple) else (index,))), g)
+            return whole
 
-        return self.E.moved(lambda a: a[index], self, backward)
+        return self.E.moved(lambda a: a[index], self, pull)
 
     def reshape(self, *shape: int) -> "Node":
         """The same numbers in another shape."""
-        return self.E.moved(lambda a: a.reshape(*shape), self, lambda g: (g.reshape(self.shape),))
+        return self.E.moved(lambda a: a.reshape(*shape), self, lambda g: g.reshape(len(g), *self.shape))
 
     def swapaxes(self, a: int, b: int) -> "Node":
         """The same numbers with two axes exchanged."""
-        return self.E.moved(lambda x: x.swapaxes(a, b), self, lambda g: (g.swapaxes(a, b),))
+        one, other = (_from_behind(axis, self) for axis in (a, b))
+        return self.E.moved(lambda x: x.swapaxes(one, other), self, lambda g: g.swapaxes(one, other))
 
     def take(self, indices: Any, axis: int) -> "Node":
         """The entries along an axis, in the order of the indices."""
+        where = _from_behind(axis, self)
 
-        def backward(g: Floats) -> Iterable[Floats]:
-            whole = np.zeros(self.shape)
-            np.add.at(np.moveaxis(whole, axis, 0), indices, np.moveaxis(g, axis, 0))
-            return (whole,)
+        def pull(g: Adjoints) -> Adjoints:
+            whole = np.zeros((len(g), *self.shape), g.dtype)
+            np.add.at(np.moveaxis(whole, where, 0), indices, np.moveaxis(g, where, 0))
+            return whole
 
-        return self.E.moved(lambda a: a.take(indices, axis), self, backward)
+        return self.E.moved(lambda a: a.take(indices, where), self, pull)
 
 
 class Adjoint(Evaluator):
@@ -106,35 +115,38 @@ class Adjoint(Evaluator):
 
     def __init__(self, precision: Precision):
         self.bounds, self.tape = Bounds(precision), list[Node]()
+        self._spread = (0, 0.0)
 
-    def node(self, operation: Operation, arguments: Sequence[Node], backward: Backward) -> Node:
+    def node(self, operation: Operation, *arguments: tuple[Node, Pull], lengths: Sequence[Any] = ()) -> Node:
         """The result of an operation on the arguments; its error is the one that it makes itself."""
-        return Node(self, operation(*(a.exact for a in arguments)), arguments, backward)
+        return Node(self, operation(*(a.exact for a, _ in arguments)), arguments, lengths)
 
-    def moved(self, operation: Callable[[Any], Any], a: Node, backward: Backward) -> Node:
+    def moved(self, operation: Callable[[Any], Any], a: Node, pull: Pull) -> Node:
         """The same numbers elsewhere, which is exact."""
-        value = operation(a.value)
-        nothing = Tracked(value, np.zeros(np.shape(value)), self.bounds.precision)
-        return Node(self, nothing, (a,), backward)
+        return Node(self, self.bounds.number(operation(a.value)), ((a, pull),))
 
     def number(self, x: Any) -> Node:
         """The array without error; recorded numbers come back unchanged."""
-        return x if isinstance(x, Node) else self._source(self.bounds.number(x))
+        return x if isinstance(x, Node) else Node(self, self.bounds.number(x))
 
     def constant(self, c: Constant) -> Node:
         """The constant, with the error that the precision allows it."""
-        return self._source(self.bounds.constant(c))
-
-    def added(self, parts: list[Node], site: str) -> Node:
-        """The sum of several arrays in any order."""
-        return self.node(lambda *a: self.bounds.added(list(a), site), parts, lambda g: [g] * len(parts))
+        return Node(self, self.bounds.constant(c))
 
     def computed(self, value: Floats, roundoffs: Floats) -> Node:
         """Numbers that an implementation works out itself."""
-        return self._source(self.bounds.computed(value, roundoffs))
+        return Node(self, self.bounds.computed(value, roundoffs))
 
-    def _source(self, own: Tracked) -> Node:
-        return Node(self, own, (), lambda g: ())
+    def added(self, parts: list[Node], site: str) -> Node:
+        """The sum of several arrays in any order."""
+        return self.node(lambda *a: self.bounds.added(list(a), site), *((p, _same) for p in parts))
+
+    def either(self, one: Node, other: Node) -> Node:
+        """The first quantity, with both ways' errors: half an adjoint goes either way, so those on one count twice."""
+        ways = _behind(one), _behind(other)
+        for number in ways[0] ^ ways[1]:
+            self.tape[number].error = 2 * self.tape[number].error
+        return Node(self, self.bounds.number(one.value), [(way, lambda g: g / 2) for way in (one, other)])
 
     def exp(self, a: Node) -> Node:
         """e to the a."""
@@ -162,35 +174,31 @@ class Adjoint(Evaluator):
 
     def rsqrt(self, a: Node) -> Node:
         """1/√a."""
-        return self._elementwise(self.bounds.rsqrt, a, -0.5 * a.value**-1.5)
+        return self._elementwise(self.bounds.rsqrt, a, -0.5 * a.value**-1.5, a.value)
 
     def rectify(self, a: Node) -> Node:
-        """The larger of a and zero; where a may lie on either side of the bend, what that changes is an error."""
-        result = self._elementwise(self.bounds.rectify, a, (a.value > 0).astype(float))
-        extra = np.zeros(a.shape)
-        for index in self._near_the_bend(a):
-            reach = self.bound(a, _unit(a.shape, index))
-            extra[index] = reach if reach > abs(a.value[index]) else 0.0
-        result.error = result.error + extra
-        return result
+        """The larger of a and zero; what it changes that an entry may lie beyond the bend is an error of the result."""
+        own, slope = self.bounds.rectify(a.exact), (a.value > 0).astype(float)
+        beyond = own.like(own.value, own.error + self._beyond_zero(a))
+        return Node(self, beyond, ((a, lambda g: g * slope),))
 
-    def _near_the_bend(self, a: Node) -> list[tuple[int, ...]]:
-        """The entries whose error might reach zero: that of the nearest one, times their number, is more than any."""
-        size = np.abs(a.value)
-        nearest = tuple(int(i) for i in np.unravel_index(np.argmin(size), a.shape))
-        reach = self.bound(a, _unit(a.shape, nearest)) * size.size
-        return [tuple(int(i) for i in index) for index in np.argwhere(size < reach)]
+    def _beyond_zero(self, a: Node) -> Floats:
+        """How far each entry may lie on the other side of zero; most are too far from it."""
+        far, size = np.zeros(a.shape), np.abs(a.value)
+        near = np.nonzero(size <= self._farthest(a))
+        functionals = np.zeros((len(near[0]), *a.shape))
+        functionals[(np.arange(len(near[0])), *near)] = 1.0
+        far[near] = np.maximum(self.bounds_of(a, functionals) - size[near], 0.0)
+        return far
 
-    def _elementwise(self, operation: Callable[[Tracked], Tracked], a: Node, slope: Floats) -> Node:
-        return self.node(operation, (a,), lambda g: (g * slope,))
+    def _elementwise(self, operation: Operation, a: Node, slope: Floats, length: Any = 1.0) -> Node:
+        return self.node(operation, (a, lambda g: g * slope), lengths=(length,))
 
     def select(self, mask: Mask | None, a: Node) -> Node:
         """`a` where the mask is true, an exact zero elsewhere."""
         if mask is None:
             return a
-        return self.node(
-            lambda x: self.bounds.select(mask, x), (a,), lambda g: (_summed(np.where(mask, g, 0.0), a.shape),)
-        )
+        return self.node(lambda x: self.bounds.select(mask, x), (a, lambda g: np.where(mask, g, 0.0)))
 
     def shift(self, scores: Node, allowed: Mask | None) -> Floats:
         """The largest allowed score, as a constant."""
@@ -198,113 +206,167 @@ class Adjoint(Evaluator):
 
     def matmul(self, a: Node, b: Node) -> Node:
         """The product."""
-        return self.node(self.bounds.matmul, (a, b), lambda g: _through_product(g, a, b))
+        return self.node(self.bounds.matmul, *_through_product(a, b))
 
     def affine(self, x: Node, weight: Node, bias: Node) -> Node:
         """x·weight + bias."""
-        return self.node(
-            self.bounds.affine,
-            (x, weight, bias),
-            lambda g: (*_through_product(g, x, weight), _summed(g, bias.shape)),
-        )
+        return self.node(self.bounds.affine, *_through_product(x, weight), (bias, _same))
 
     def scores(self, query: Node, key: Node, scale: Constant) -> Node:
         """scale·q·k for every pair."""
-
-        def backward(g: Floats) -> Iterable[Floats]:
-            g = g * float(scale)
-            return _summed(g @ key.value, query.shape), _summed(g.swapaxes(-1, -2) @ query.value, key.shape)
-
-        return self.node(lambda q, k: self.bounds.scores(q, k, scale), (query, key), backward)
+        size = float(scale)
+        pulls = (query, lambda g: g @ key.value * size), (key, lambda g: g.swapaxes(-1, -2) @ query.value * size)
+        return self.node(lambda q, k: self.bounds.scores(q, k, scale), *pulls)
 
     def total(self, a: Node) -> Node:
         """The sum over the last axis."""
-        return self.node(self.bounds.total, (a,), lambda g: (np.broadcast_to(g, a.shape),))
+        return self.node(self.bounds.total, (a, lambda g: np.broadcast_to(g, (len(g), *a.shape))))
 
     def concat(self, parts: list[Node], axis: int) -> Node:
         """The arrays one after another along an axis."""
-        ends = np.cumsum([p.shape[axis] for p in parts])[:-1]
-        return self.node(lambda *a: self.bounds.concat(list(a), axis), parts, lambda g: np.split(g, ends, axis))
+        where = _from_behind(axis, parts[0])
+        ends = list(accumulate(p.shape[where] for p in parts))[:-1]
+
+        def piece(i: int) -> Pull:
+            return lambda g: np.split(g, ends, where)[i]
+
+        whole = np.concatenate([p.value for p in parts], where)
+        return Node(self, self.bounds.number(whole), [(p, piece(i)) for i, p in enumerate(parts)])
 
     def store(self, a: Node, site: str) -> Node:
         """`a` after the rounding that the site permits; the same node where there is none."""
-        if not self.bounds.precision.narrow:
-            self._check_range(a, site)
-            return a
-        return self.node(lambda x: self.bounds.store(x, site), (a,), lambda g: (g,))
-
-    def _check_range(self, a: Node, site: str) -> None:
-        a.error = np.maximum(a.error, self.bounds.store(a.exact, site).error)
+        own = self.bounds.store(a.exact, site)
+        return Node(self, own, ((a, _same),)) if own.error.any() else a
 
     def standardise(self, x: Node, epsilon: Constant, centred: bool) -> Node:
-        """The standardised row."""
-        width = x.shape[-1]
+        """The standardised row, which bends within its own length; epsilon keeps that from zero."""
         kept = x.value - x.value.mean(-1, keepdims=True) if centred else x.value
-        inverse = 1 / np.sqrt((kept * kept).mean(-1, keepdims=True) + float(epsilon))
-        standard = kept * inverse
+        spread = np.sqrt((kept * kept).mean(-1, keepdims=True) + float(epsilon))
+        standard = kept / spread
 
-        def backward(g: Floats) -> Iterable[Floats]:
+        def pull(g: Adjoints) -> Adjoints:
             flat = g - g.mean(-1, keepdims=True) if centred else g
-            return (inverse * (flat - standard * (g * standard).sum(-1, keepdims=True) / width),)
+            return (flat - standard * (g * standard).mean(-1, keepdims=True)) / spread
 
-        return self.node(lambda a: self.bounds.standardise(a, epsilon, centred), (x,), backward)
+        length = np.sqrt(x.shape[-1]) * spread
+        return self.node(lambda a: self.bounds.standardise(a, epsilon, centred), (x, pull), lengths=(length,))
 
     def softmax(self, scores: Node, allowed: Mask | None = None) -> Node:
         """Weights over the last axis."""
         p = _plain.softmax(scores.value, allowed)
-        return self.node(
-            lambda s: self.bounds.softmax(s, allowed), (scores,), lambda g: (_through_softmax(g, p, scores.shape),)
-        )
+        own = self.bounds.softmax(scores.exact, allowed)
+        return Node(self, own, ((scores, lambda g: _through_softmax(g, p)),), (_where_seen(allowed),))
 
     def weigh(self, scores: Node, value: Node, allowed: Mask | None) -> Node:
         """The average of the values under the softmax of the scores."""
         p = _plain.softmax(scores.value, allowed)
 
-        def backward(g: Floats) -> Iterable[Floats]:
-            mass = g @ value.value.swapaxes(-1, -2)
-            return _through_softmax(mass, p, scores.shape), _summed(p.swapaxes(-1, -2) @ g, value.shape)
+        def pull(g: Adjoints) -> Adjoints:
+            return _through_softmax(g @ value.value.swapaxes(-1, -2), p)
 
-        return self.node(lambda s, v: self.bounds.weigh(s, v, allowed), (scores, value), backward)
+        pulls = (scores, pull), (value, lambda g: p.swapaxes(-1, -2) @ g)
+        return self.node(lambda s, v: self.bounds.weigh(s, v, allowed), *pulls, lengths=(_where_seen(allowed),))
+
+    # From the tape to the bounds.
 
     def bound(self, out: Node, functional: Floats) -> float:
         """How far ⟨functional, out⟩ of a correct implementation may be from its exact value."""
-        adjoints: dict[int, Floats] = {out.number: functional}
-        total = 0.0
-        for node in reversed(self.tape[: out.number + 1]):
-            g = adjoints.pop(node.number, None)
+        return float(self.bounds_of(out, functional[None])[0])
+
+    def bounds_of(self, out: Node, functionals: Floats) -> Floats:
+        """The same for several functionals, `[functionals, ...]`."""
+        straight = np.zeros(len(functionals))
+        if len(functionals) and not out.fixed:
+            straight += sum(_weighed(g, node).sum(1) for node, g in self._sweep({out.number: functionals}))
+        room = 1 - SHARE * self.departures()
+        widened = straight / room if room > 0 else np.where(straight > 0, np.inf, 0.0)
+        return allowed(Tracked(straight, widened, self.bounds.precision))
+
+    def departures(self) -> float:
+        """How long the departures of all arguments are together, in the lengths over which operations bend.
+
+        That is, the root of their mean square if all errors were as large as their bounds and of random signs.
+        """
+        if self._spread[0] != len(self.tape):
+            along = [pair for node in self.tape for pair in node.lengths]
+            self._spread = len(self.tape), float(np.sqrt(self._squares(along)))
+        return self._spread[1]
+
+    def _farthest(self, a: Node) -> float:
+        """More than any entry may err: Σ|g|·b ≤ √(n·Σ|g|²b²), doubled since the squares are those of one draw."""
+        terms = sum(np.count_nonzero(node.error) for node in self.tape)
+        return -1.0 if a.fixed else 2 * float(np.sqrt(terms * self._squares([(a, 1.0)])))
+
+    def _squares(self, along: Sequence[tuple[Node, Any]]) -> float:
+        """Σ|g|²·b² for the sum of all these departures in their lengths, each with a random phase.
+
+        The mean over the phases is the sum of the squares of what every error does to every departure.
+        """
+        rng, seeds = np.random.default_rng(0), dict[int, Adjoints]()
+        for a, length in along:
+            phases = np.exp(2j * np.pi * rng.random((1, *a.shape))) / length
+            seeds[a.number] = phases + seeds.get(a.number, 0.0)
+        return float(sum((_weighed(g, node) ** 2).sum() for node, g in self._sweep(seeds)))
+
+    def _sweep(self, seeds: Mapping[int, Adjoints]) -> Iterator[tuple[Node, Adjoints]]:
+        """Every node that the functionals depend on, last first, with their derivatives by it."""
+        held = dict(seeds)
+        for node in reversed(self.tape[: max(held, default=-1) + 1]):
+            g = held.pop(node.number, None)
             if g is None:
                 continue
-            total += float(np.where(g == 0, 0.0, np.abs(g) * np.where(g == 0, 0.0, node.error)).sum())
-            for argument, back in zip(node.arguments, node.backward(g), strict=False):
-                if back is not None and (argument.arguments or np.any(argument.error)):
-                    held = adjoints.get(argument.number)
-                    adjoints[argument.number] = back if held is None else held + back
-        nothing = np.asarray(total)
-        return float(allowed(Tracked(nothing, nothing, self.bounds.precision)))
+            yield node, g
+            for argument, pull in node.arguments:
+                back, before = _summed(pull(g), argument.shape), held.get(argument.number)
+                held[argument.number] = back if before is None else before + back
 
 
-def _unit(shape: tuple[int, ...], index: tuple[Any, ...]) -> Floats:
-    """The functional that reads off one entry."""
-    functional = np.zeros(shape)
-    functional[index] = 1.0
-    return functional
+def _same(g: Adjoints) -> Adjoints:
+    return g
 
 
-def _summed(g: Floats, shape: tuple[int, ...]) -> Floats:
-    """The adjoint of an argument that was broadcast: summed over the axes that it did not have."""
-    if g.shape == shape:
+def _from_behind(axis: int, a: Node) -> int:
+    """The axis as a negative number, which an axis of functionals in front does not move."""
+    return axis % a.value.ndim - a.value.ndim
+
+
+def _behind(node: Node) -> set[int]:
+    """The numbers of all erring results that the node comes from, and its own."""
+    found, todo = set[int](), [node]
+    while todo:
+        last = todo.pop()
+        if not last.fixed and last.number not in found:
+            found.add(last.number)
+            todo.extend(a for a, _ in last.arguments)
+    return found
+
+
+def _where_seen(allowed: Mask | None) -> Any:
+    """A length of one for every score that matters."""
+    return 1.0 if allowed is None else np.where(allowed, 1.0, np.inf)
+
+
+def _weighed(g: Adjoints, node: Node) -> Floats:
+    """|g|·error, `[functionals, entries]`; what a functional does not see may have any error."""
+    if not node.error.any():
+        return np.zeros((len(g), 1))
+    size = np.abs(g)
+    return (size * np.where(size == 0, 0.0, node.error)).reshape(len(g), -1)
+
+
+def _summed(g: Adjoints, shape: tuple[int, ...]) -> Adjoints:
+    """The adjoints of an argument that was broadcast: summed over the axes that it did not have."""
+    if g.shape[1:] == shape:
         return g
-    g = g.sum(axis=tuple(range(g.ndim - len(shape))))
-    spread = tuple(i for i, n in enumerate(shape) if n == 1 and g.shape[i] != 1)
+    g = g.sum(axis=tuple(range(1, g.ndim - len(shape))))
+    spread = tuple(i + 1 for i, n in enumerate(shape) if n == 1 and g.shape[i + 1] != 1)
     return g.sum(axis=spread, keepdims=True) if spread else g
 
 
-def _through_product(g: Floats, a: Node, b: Node) -> tuple[Floats, Floats | None]:
-    """The adjoints of both factors; that of a parameter, which nobody asks for, is left out."""
-    first = _summed(g @ b.value.swapaxes(-1, -2), a.shape)
-    fixed = not b.arguments
-    return first, None if fixed else _summed(a.value.swapaxes(-1, -2) @ g, b.shape)
+def _through_product(a: Node, b: Node) -> tuple[tuple[Node, Pull], tuple[Node, Pull]]:
+    """How adjoints go back through a product of matrices."""
+    return (a, lambda g: g @ b.value.swapaxes(-1, -2)), (b, lambda g: a.value.swapaxes(-1, -2) @ g)
 
 
-def _through_softmax(g: Floats, p: Floats, shape: tuple[int, ...]) -> Floats:
-    return _summed(p * (g - (p * g).sum(-1, keepdims=True)), shape)
+def _through_softmax(g: Adjoints, p: Floats) -> Adjoints:
+    return p * (g - (p * g).sum(-1, keepdims=True))

@@ -2,8 +2,8 @@
 
 To first order rounding moves a result by Σ_k J_k·δ_k: J_k is how much the result moves with the k-th number that is
 rounded, which is the model's own and the same in every precision, and |δ_k| ≤ u is the roundoff of the precision. So
-with C = Σ_k |J_k| the error is at most C·u, and neither C nor any J_k has to be known in order to compare precisions: on
-one and the same input float32 shows an error e = |Σ_k J_k·δ_k| of its own, and float64 may err by C·2^−53 at most.
+with C = Σ_k |J_k| the error is at most C·u, and to compare precisions neither C nor any J_k has to be known: on one and
+the same input float32 shows an error e = |Σ_k J_k·δ_k| of its own, and float64 may err by C·2^−53 at most.
 
 Two runs of float64 that are equal in exact arithmetic differ by at most 2·C·2^−53 = C·2^−52. If they differ by more
 than the two errors that float32 shows on their inputs, then it is rounding only if that error was smaller than
@@ -13,10 +13,10 @@ than one rounding of the output's largest entry is put up to that, since it can 
 
 A model that is asked for float64 may keep some steps in float32: norms, softmaxes, tables of angles. Its runs then
 differ by what these steps err by, which is part of what float32 errs by in all of its steps, so the errors that float32
-shows are still enough: this is why they, and not 2^−29 of them, are what is allowed. Two things are not covered and
-looked for. Where products are computed in float32 as well there is no second precision, and its error says nothing. And
-a table of angles at position p, in float32, is off by p roundoffs where other numbers are off by one, in both precisions
-alike, so that their difference does not show it: runs at other positions are allowed 1 + p times as much.
+shows are still enough: this is why they, and not 2^−29 of them, are what is allowed. Two things are not covered and are
+looked for. Where products are computed in float32 as well there is no second precision, and its error says nothing.
+And a table of angles at position p, in float32, is off by p roundoffs where other numbers are off by one, in both
+precisions alike, so that their difference does not show it: runs at other positions are allowed 1 + p times as much.
 """
 
 import math

@@ -9,7 +9,7 @@ from gnomon.spec.rotary import ROTARY
 
 
 def context_length(c: Configuration) -> int:
-    """The most tokens that a model takes, the rows of its table of positions that a token can have; 0 for any number."""
+    """The most tokens that a model takes, as many as its table has rows that a token can have; 0 for any number."""
     return max(0, c.positions - c.position_offset)
 
 

@@ -37,7 +37,7 @@ def corpus() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def train(folder: Path, *, seconds: float = 60.0, steps: int | None = None, seed: int = 0, **shape: Any) -> float:
-    """Write the checkpoint of a model that was trained so long, and give its loss on the text kept back, in nats a byte.
+    """Write the checkpoint of a model that was trained so long; its loss on the text kept back, in nats a byte.
 
     steps: so many instead. shape: sizes of a Llama other than the usual ones.
     """

@@ -1,4 +1,4 @@
-"""A trained model from the folder of its checkpoint, as transformers loads it: offline, no code but our own, no pickle."""
+"""A trained model from the folder of its checkpoint, as transformers loads it: offline, no foreign code, no pickle."""
 
 import json
 import os
@@ -170,15 +170,15 @@ class Checkpoint:
 
     def require_tensors(self) -> None:
         """Nothing missing, nothing left over, nothing of another shape."""
-        base, due = names(self.family.name, self.configuration).base, self.due()
-        there = {n.removeprefix(f"{base}."): s for n, s in self.shapes.items() if not BUFFERS.search(n)}
+        base, due = f"{names(self.family.name, self.configuration).base}.", self.due()
+        named = {n.removeprefix(base): n for n in self.shapes if not BUFFERS.search(n)}
         spare = {"lm_head.weight"} if self.configuration.tied else set()
-        self._refuse("lacks", [n for n in due if n not in there and n not in spare])
-        self._refuse(
-            "has other tensors than its config.json calls for,", [n for n in there if n not in due | self.pooler]
-        )
-        odd = [f"{n} {list(there[n])} where {list(due[n])} is due" for n in due if n in there and there[n] != due[n]]
-        self._refuse("has tensors of another shape,", odd)
+        self._refuse("lacks", [n for n in due if n not in named and n not in spare])
+        self._refuse("has tensors that its config.json does not call for:",
+                     [own for n, own in named.items() if n not in due | self.pooler])  # fmt: skip
+        found = {n: self.shapes[named[n]] for n in due if n in named}
+        odd = [f"{named[n]} {list(s)} where {list(due[n])} is due" for n, s in found.items() if s != due[n]]
+        self._refuse("has tensors of another shape:", odd)
 
     @property
     def pooler(self) -> Shapes:

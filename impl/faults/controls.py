@@ -146,7 +146,7 @@ class CausalFirst(NumpyReference):
 class TopLeftDeclared(NumpyReference):
     """The first query stands at the first key, as declared."""
 
-    declaration = _declaring(alignment="top-left")
+    declaration = replace(_declaring(alignment="top-left"), families=())
 
     def distance(self, scores: Array) -> Array:
         queries, keys = scores.shape[-2:]
@@ -184,7 +184,7 @@ class UnscaledDeclared(NumpyReference):
 class TrueBlocks(NumpyReference):
     """True in a boolean mask blocks, as declared."""
 
-    declaration = _declaring(polarity="block")
+    declaration = replace(_declaring(polarity="block"), families=())
 
     def masked(self, scores: Array, mask: Array | None, causal: bool, window: int | None) -> Array:
         kept = ~mask if mask is not None and mask.dtype == bool else mask
@@ -195,7 +195,7 @@ class TrueBlocks(NumpyReference):
 class WindowExcludesSelf(NumpyReference):
     """A window of w reaches w keys besides the query's own, as declared."""
 
-    declaration = _declaring(window="excluding-self")
+    declaration = replace(_declaring(window="excluding-self"), families=())
 
     def within(self, scores: Array, window: int) -> Array:
         return super().within(scores, window + 1)
@@ -205,7 +205,7 @@ class WindowExcludesSelf(NumpyReference):
 class EmptyRowIsNan(NumpyReference):
     """Zero over zero is left as it is, as declared."""
 
-    declaration = _declaring(empty_row="nan")
+    declaration = replace(_declaring(empty_row="nan"), families=())
 
     def divide(self, mass: Array, total: Array) -> Array:
         return np.asarray(mass / total)
