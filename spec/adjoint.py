@@ -25,9 +25,9 @@ Adjoints = Any  # of a result, `[functionals, ...]`, real or complex
 Pull = Callable[[Adjoints], Adjoints]  # from the adjoints of a result to those of one argument, before broadcasting
 
 _plain = Float64()
-# By this share of the departures, in lengths over which operations bend, the derivatives of a whole model may change:
-# each operation changes its own by up to three times its share, and some thirty follow each other, 3·√30.
-SHARE = 16.0
+# Where arguments are off by a small part of the length over which an operation bends, its derivatives are off by that
+# part of the largest of them, times 2/√3 for a standardised row, less for others; doubled, for one draw may fall short.
+STEEPNESS = 4 / 3**0.5
 
 
 class Node:
@@ -278,9 +278,13 @@ class Adjoint(Evaluator):
         straight = np.zeros(len(functionals))
         if len(functionals) and not out.fixed:
             straight += sum(_weighed(g, node).sum(1) for node, g in self._sweep({out.number: functionals}))
-        room = 1 - SHARE * self.departures()
+        room = 1 - self.changed()
         widened = straight / room if room > 0 else np.where(straight > 0, np.inf, 0.0)
         return allowed(Tracked(straight, widened, self.bounds.precision))
+
+    def changed(self) -> float:
+        """By which share the derivatives of a whole model may be others at erring arguments: Σ hᵢ ≤ √n·√(Σ hᵢ²)."""
+        return STEEPNESS * float(np.sqrt(len(self._bends()))) * self.departures()
 
     def departures(self) -> float:
         """How long the departures of all arguments are together, in the lengths over which operations bend.
@@ -288,9 +292,12 @@ class Adjoint(Evaluator):
         That is, the root of their mean square if all errors were as large as their bounds and of random signs.
         """
         if self._spread[0] != len(self.tape):
-            along = [pair for node in self.tape for pair in node.lengths]
-            self._spread = len(self.tape), float(np.sqrt(self._squares(along)))
+            self._spread = len(self.tape), float(np.sqrt(self._squares(self._bends())))
         return self._spread[1]
+
+    def _bends(self) -> list[tuple[Node, Any]]:
+        """The arguments along which operations bend, and over which lengths."""
+        return [pair for node in self.tape for pair in node.lengths]
 
     def _farthest(self, a: Node) -> float:
         """More than any entry may err: Σ|g|·b ≤ √(n·Σ|g|²b²), doubled since the squares are those of one draw."""
@@ -351,7 +358,7 @@ def _weighed(g: Adjoints, node: Node) -> Floats:
     if not node.error.any():
         return np.zeros((len(g), 1))
     size = np.abs(g)
-    return (size * np.where(size == 0, 0.0, node.error)).reshape(len(g), -1)
+    return np.asarray(size * np.where(size == 0, 0.0, node.error)).reshape(len(g), -1)
 
 
 def _summed(g: Adjoints, shape: tuple[int, ...]) -> Adjoints:

@@ -30,8 +30,8 @@ from gnomon.spec.precision import FLOAT32, FLOAT64
 def unit_error(narrow: Floats, wide: Floats) -> float:
     """What float32 costs on an input: the largest difference of the two precisions, one rounding at the least."""
     finite = np.isfinite(narrow) & np.isfinite(wide)
-    size = np.abs(wide[finite]).max(initial=0.0)
-    return float(max(np.abs(narrow - wide)[finite].max(initial=0.0), FLOAT32.unit * size))
+    apart, size = (np.abs(a).max(initial=0.0) for a in (narrow[finite] - wide[finite], wide[finite]))
+    return float(max(apart, FLOAT32.unit * size))
 
 
 def computed_narrower(narrow: Floats, wide: Floats) -> bool:

@@ -422,8 +422,8 @@ INITIALISATION = Clause(
     proposition=BLOCK,
     number="VII.1.10",
     slug="initialisation",
-    statement="Initial weights are normal with the declared deviation, over √(2·layers) for what writes into the stream "
-    "where that is declared; gains are one, shifts and biases zero; and what was loaded is not touched.",
+    statement="Initial weights are normal with the declared deviation, over √(2·layers) for what writes into the "
+    "stream where that is declared; gains are one, shifts and biases zero; and what was loaded is not touched.",
     formula=r"W_{ij}\sim\mathcal N(0,\sigma^2),\qquad \sigma_{O,\downarrow} = \sigma/\sqrt{2L}",
     kind=Kind.STAT,
     level=(Level.OP, Level.MODEL),

@@ -16,7 +16,7 @@ from gnomon.spec.constants import Constant
 from gnomon.spec.evaluators import Evaluator, Float64, Floats, Mask
 from gnomon.spec.precision import ABSOLUTE_SIGMOID, FLOAT64, ONE_PASS, Format, Precision
 
-_NOTHING = np.zeros(())
+_NOTHING, _MANY = np.zeros(()), 2**14
 _NO_INFORMATION = 1e90  # an error this large says nothing, yet is no licence for NaN as infinity is
 _EXP_RANGE = 700.0  # e^700 is still finite in float64
 _COSH_RANGE = 300.0  # so is the square of cosh(300)
@@ -54,9 +54,9 @@ class Tracked:
     __slots__ = ("error", "precision", "stored", "value")
 
     def __init__(self, value: Floats, error: Floats, precision: Precision, stored: bool = False):
-        self.value, self.precision, self.stored = value, precision, stored
-        known = error <= _NO_INFORMATION
-        self.error = error if known.all() else np.where(error < np.inf, np.where(known, error, _NO_INFORMATION), np.inf)
+        self.value, self.precision, self.stored, self.error = value, precision, stored, error
+        if not error.max(initial=0.0) <= _NO_INFORMATION:  # nor is NaN
+            self.error = np.where(error < np.inf, np.minimum(error, _NO_INFORMATION), np.inf)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -74,15 +74,17 @@ class Tracked:
 
     def rounded(self, value: Floats, error: Floats, times: float = 1.0) -> Self:
         """The result of one operation that rounds `times` times."""
+        return self.like(value, self._grown(value, error, times))
+
+    def _grown(self, value: Floats, error: Floats, times: float = 1.0) -> Floats:
         form = self.precision.arithmetic
-        return self.like(value, error + times * form.unit * (np.abs(value) + error) + form.underflow)
+        return np.asarray(error + times * form.unit * (np.abs(value) + error) + form.underflow)
 
     @_quiet
     def __add__(self, other: Any) -> Self:
         o = self._lift(other)
-        exact = (o.size == 0) | (self.size == 0)
-        sum_ = self.rounded(self.value + o.value, self.error + o.error)
-        return self.like(sum_.value, np.where(exact, self.error + o.error, sum_.error))
+        exact, value, error = (o.size == 0) | (self.size == 0), self.value + o.value, self.error + o.error
+        return self.like(value, np.where(exact, error, self._grown(value, error)))
 
     def __neg__(self) -> Self:
         return self.like(-self.value, self.error)
@@ -151,18 +153,23 @@ class Bounds(Evaluator):
         self._unit = precision.arithmetic.unit
         self._library = precision.library * self._unit
         self._range = (precision.arithmetic if precision.narrow else precision.storage).largest
+        self._constants = dict[Constant, Tracked]()
 
     def number(self, x: Any) -> Tracked:
         """The array without error; tracked numbers come back unchanged."""
         if isinstance(x, Tracked):
             return x
         value = np.asarray(x, np.float64)
-        return Tracked(value, np.broadcast_to(_NOTHING, value.shape), self.precision)  # no memory: weights are many
+        # Where weights are many, zeros take no memory.
+        nothing = np.zeros(value.shape) if value.size < _MANY else np.broadcast_to(_NOTHING, value.shape)
+        return Tracked(value, nothing, self.precision)
 
     def constant(self, c: Constant) -> Tracked:
         """The constant, with the error of two roundings unless every format holds it."""
-        value = np.asarray(float(c))
-        return Tracked(value, np.abs(value) * self._constant_error(c), self.precision)
+        if c not in self._constants:
+            value = np.asarray(float(c))
+            self._constants[c] = Tracked(value, np.abs(value) * self._constant_error(c), self.precision)
+        return self._constants[c]
 
     @_quiet
     def exp(self, a: Tracked) -> Tracked:

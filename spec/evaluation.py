@@ -56,8 +56,8 @@ EACH_ONCE = Clause(
     proposition=EVALUATION,
     number="VIII.5.4",
     slug="each-once",
-    statement="Each held-out item counts once and a mean divides by what was scored, so that a score depends neither on "
-    "the batch size nor on the order nor on padding.",
+    statement="Each held-out item counts once and a mean divides by what was scored, so that a score depends "
+    "neither on the batch size nor on the order nor on padding.",
     formula=r"\hat R = \frac{\sum_d\sum_{t>1} -\log p(x_t\mid x_{<t})}{\sum_d (|d|-1)}",
     kind=Kind.BOUND,
     level=(Level.DATA, Level.MODEL),

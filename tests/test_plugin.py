@@ -86,6 +86,7 @@ def test_selection_by_name_works(user_file):
         "V.1.4-symmetry",
         "V.2.1-measured-scale",
         "V.2.1-measured-scale-measured-scale-of-heads",
+        "V.2.1-measured-scale-scale-in-a-model",
     }
 
 
@@ -102,7 +103,12 @@ def test_junit_has_every_item_with_its_text(user_file, tmp_path):
     name = str(MINIATURES / "mine.py")
     assert [*cases] == [
         f"{i}[{name}-float32]"
-        for i in ("V.1.4-symmetry", "V.2.1-measured-scale", "V.2.1-measured-scale-measured-scale-of-heads")
+        for i in (
+            "V.1.4-symmetry",
+            "V.2.1-measured-scale-scale-in-a-model",
+            "V.2.1-measured-scale",
+            "V.2.1-measured-scale-measured-scale-of-heads",
+        )
     ]
     failure = cases[f"V.2.1-measured-scale[{name}-float32]"].find("failure")
     assert f"V.2.1 measured-scale violated by {name} in float32" in failure.text
