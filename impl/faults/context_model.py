@@ -46,6 +46,8 @@ class SilentlyTruncated(NumpyReference):
 
     def forward(self, parameters: Parameters, tokens: Array, p: Pass) -> Array:
         c = p.configuration
-        room = c.positions - c.position_offset if c.position_kind == "learned" else tokens.shape[1]
+        if c.position_kind != "learned":
+            return super().forward(parameters, tokens, p)
+        room = c.positions - c.position_offset
         where = np.minimum(p.positions, room - 1)[:, -room:]
         return super().forward(parameters, tokens[:, -room:], replace(p, positions=where, seen=p.seen[:, -room:]))
