@@ -119,7 +119,12 @@ class Box:
         held = self.subject.fixed is not None
         known = (given.tokens,) if held else (self.configuration, dict(self.parameters), given.tokens)
         self.subject.calls.append(Call("model", known, given.options(), None if cache is None else "a cache"))
-        return self.call(self.subject.hand(given.tokens), options, given.tokens.shape)
+        try:
+            return self.call(self.subject.hand(given.tokens), options, given.tokens.shape)
+        except ImplementationFailed as failure:
+            if self.unknown and given.mask is not None and given.mask.ndim == 3:
+                raise Declined(f"its model takes no mask of pairs: {failure}") from failure
+            raise
 
     def call(self, ids: Any, options: Mapping[str, Any], shape: tuple[int, ...]) -> Floats:
         """The output for ids already in the framework's hands."""

@@ -270,7 +270,7 @@ def shuffled_tokens() -> Finding:
     """3: the outputs of a trained encoder for shuffled tokens, with its positions and with those set to zero."""
     encoder = _encoder()
     seen = [shuffled(encoder, sentence) for sentence in SENTENCES]
-    table = columns("sentence", "tokens", "moved", "moved without", "rounding", "cosine", "cosine without")
+    table = columns("sentence", "tokens", "moved", "without", "rounding", "cosine", "without")
     for found in seen:
         (moved, bare), (kept, still) = found.departures, found.cosines
         table.add_row(

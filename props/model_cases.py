@@ -87,9 +87,12 @@ def of_subject(case: Case, subject: Subject) -> Case:
     """The case for the subject, which has to be one of its kind: only a black box has ids without parameters."""
     if isinstance(case, FixedCase) != (subject.fixed is not None):
         raise MalformedCase("a case that begins with fixed is one of a black box, and a black box has no others")
-    if not isinstance(case, FixedCase) or subject.fixed is None:
+    held = subject.fixed
+    if not isinstance(case, FixedCase) or held is None:
         return case
-    return replace(case, held=subject.fixed, layers=subject.fixed.shape.layers)
+    if 0 < held.context < case.time:
+        raise MalformedCase(f"the case has {case.time} tokens and the model takes {held.context}")
+    return replace(case, held=held, layers=held.shape.layers, vocabulary=held.ids)
 
 
 def drawn_parameters(c: Configuration, seed: int, regime: str, form: Format) -> dict[str, Floats]:

@@ -82,4 +82,9 @@ def properties() -> tuple[Property, ...]:
     from gnomon.props.collection import load_all
 
     load_all()
-    return tuple(sorted(_properties, key=lambda p: order(p.clause.number)))
+    return tuple(sorted(_properties, key=_place))
+
+
+def _place(prop: Property) -> tuple[tuple[int, ...], str, int]:
+    """Clause, module and line, whatever was imported first."""
+    return order(prop.clause.number), prop.check.__module__, prop.check.__code__.co_firstlineno

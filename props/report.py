@@ -17,7 +17,7 @@ from gnomon.props.summary import headline
 from gnomon.spec.catalogue import find, order, propositions
 
 # A pipe has no width of its own, and the eighty columns that are assumed then would cut tables.
-_WIDTH = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120
+_WIDTH = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 200
 console = Console(highlight=False, soft_wrap=True, width=_WIDTH, emoji=False)  # :llama: is a name
 COLOURS = {
     Status.HOLDS: "green",

@@ -45,7 +45,8 @@ class Node:
         self.fixed: bool
         self.lengths = [(a, length) for (a, _), length in zip(arguments, lengths, strict=False) if not a.fixed]
         self.arguments = [(a, pull) for a, pull in arguments if not a.fixed]
-        self.number, self.fixed = len(E.tape), not (self.arguments or own.error.any())
+        self.number, self.errs = len(E.tape), bool(own.error.any())
+        self.fixed = not (self.arguments or self.errs)
         if not self.fixed:
             E.tape.append(self)
 
@@ -58,7 +59,7 @@ class Node:
     def exact(self) -> Tracked:
         """The value without error, as the argument of the next operation."""
         own = self._own
-        return Tracked(own.value, np.zeros(self.shape), own.precision, own.stored) if own.error.any() else own
+        return Tracked(own.value, np.zeros(self.shape), own.precision, own.stored) if self.errs else own
 
     def __add__(self, other: Any) -> "Node":
         return self.E.node(lambda a, b: a + b, (self, _same), (self.E.number(other), _same))
@@ -236,7 +237,7 @@ class Adjoint(Evaluator):
     def store(self, a: Node, site: str) -> Node:
         """`a` after the rounding that the site permits; the same node where there is none."""
         own = self.bounds.store(a.exact, site)
-        return Node(self, own, ((a, _same),)) if own.error.any() else a
+        return a if own is a.exact else Node(self, own, ((a, _same),))
 
     def standardise(self, x: Node, epsilon: Constant, centred: bool) -> Node:
         """The standardised row, which bends within its own length; epsilon keeps that from zero."""
@@ -355,7 +356,7 @@ def _where_seen(allowed: Mask | None) -> Any:
 
 def _weighed(g: Adjoints, node: Node) -> Floats:
     """|g|·error, `[functionals, entries]`; what a functional does not see may have any error."""
-    if not node.error.any():
+    if not node.errs:
         return np.zeros((len(g), 1))
     size = np.abs(g)
     return np.asarray(size * np.where(size == 0, 0.0, node.error)).reshape(len(g), -1)

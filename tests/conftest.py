@@ -27,3 +27,11 @@ def check(tmp_path: Path) -> Callable[..., Ran]:
         return gnomon("check", implementation, *small, *options, jsonl=lines, **where)
 
     return run
+
+
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch):
+    """Workers are told of a terminal of eighty columns, which would cut tables that are printed in this process."""
+    from gnomon.props.report import console
+
+    monkeypatch.setattr(console, "width", 200)

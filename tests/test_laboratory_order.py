@@ -95,7 +95,7 @@ def test_the_command_prints_them_and_writes_the_plot(monkeypatch, tmp_path):
     monkeypatch.setattr(laboratories, "SENTENCES", SENTENCES[:1])
     ran = lab("--plot", "mine.png")
     assert ran.exit_code == 0
-    assert SENTENCES[0] in ran.output
+    assert SENTENCES[0].split()[:2] == ran.output.splitlines()[1].split()[:2]
     assert ran.output.splitlines()[-1] == "plot: mine.png"
     assert (tmp_path / "mine.png").read_bytes()[:4] == b"\x89PNG"
 

@@ -27,7 +27,7 @@ class ScaledSlightlyMore(NumpyReference):
 class AnotherOrder(NumpyReference):
     """Keys are taken from the last to the first, features in a rolled order, every score rounded to storage."""
 
-    declaration = replace(NumpyReference.declaration, sites=frozenset({"scores", "probs", "out", "hidden"}))
+    declaration = replace(NumpyReference.declaration, sites=NumpyReference.declaration.sites | {"scores", "probs"})
 
     def attend(self, scores: Any, value: Any, sink: Any) -> Any:
         return self.normalise(scores[..., ::-1], sink) @ value[..., ::-1, :]
