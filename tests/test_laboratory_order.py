@@ -6,6 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+import transformers
 from click.testing import CliRunner
 from matplotlib.figure import Figure
 
@@ -13,8 +15,6 @@ from gnomon.props import laboratories
 from gnomon.props.command import main
 from gnomon.props.laboratories import SENTENCES, SHUFFLES, WHEEL, Shuffled, orders
 
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
 FOLDER = Path(find_spec(WHEEL).submodule_search_locations[0]) / "model"
 
 
