@@ -658,7 +658,15 @@ class EvaluationCase(Case):
     vocabulary: int = 5
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExperimentCase(Case):
+    """An experiment, of which nothing is drawn but the seed."""
+
+
+EXPERIMENTS = st.builds(ExperimentCase, seed=SEEDS)
+
 KINDS: tuple[type[Case], ...] = (
+    ExperimentCase,
     EvaluationCase,
     AttentionCase,
     LinearCase,

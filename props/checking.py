@@ -15,7 +15,7 @@ from gnomon.props.running import Recorder, examples_folder, run, writable, write
 from gnomon.props.smoke import LIMIT_SECONDS, Smoke, smoke
 from gnomon.props.summary import DECIDED, Exit, exit_code, statuses
 from gnomon.props.waivers import BadWaiver, Waiver, read_waivers, stale
-from gnomon.spec.card import Proposition
+from gnomon.spec.card import Clause, Proposition
 from gnomon.spec.catalogue import clauses, find
 
 
@@ -37,7 +37,7 @@ class Plan:
     excused: tuple[Waiver, ...]
     required: Requirement | None
     jsonl: Path | None
-    seed: int
+    seed: int | None
     cases: int
 
 
@@ -47,17 +47,20 @@ def check_implementation(
     numbers: tuple[str, ...],
     dtypes: tuple[str, ...],
     cases: int,
-    seed: int,
+    seed: int | None,
     timeout: float,
     workers: int,
     case: str | None,
     waivers: Path | None,
     require: str | None,
     jsonl: Path | None,
+    levels: tuple[str, ...] = (),
     model: bool = False,
+    untrained: bool = False,
 ) -> Exit:
     """Hold one implementation, or a model that is there, to the clauses asked for, and print what came of it."""
-    asked = _of_models(numbers) if model else _asked(numbers)
+    asked = _of_models(numbers) if model else _of_levels(numbers, levels)
+    numbers = tuple(asked) if levels else numbers
     plan = Plan(name=name, asked=asked, excused=_waivers(waivers), required=_requirement(require),
                 jsonl=writable(jsonl), seed=seed, cases=cases)  # fmt: skip
     checked = _case(case, plan.asked)
@@ -67,13 +70,15 @@ def check_implementation(
         print_smoke(name, found)
         return Exit.NOT_RUNNABLE
     options: dict[str, Any] = {"--impl": impl, "--clause": numbers, "--dtype": dtypes, "--cases": cases,
-                               "--gnomon-seed": seed, "--gnomon-broken": json.dumps(_by_dtype(found)),
+                               "--gnomon-broken": json.dumps(_by_dtype(found)),
                                "--gnomon-examples": examples_folder()}  # fmt: skip
+    options |= {} if seed is None else {"--gnomon-seed": seed}
     options |= {"--waivers": waivers} if waivers else {}
+    flags = ("--gnomon-untrained",) if untrained else ()
     options |= {"--case": checked} if checked else {}
     with progress(name) as seen:
         recorder = Recorder(name, timeout, seen)
-        run(recorder, ("--pyargs", "gnomon.props"), options, workers, timeout)
+        run(recorder, ("--pyargs", "gnomon.props", *flags), options, workers, timeout)
     return _concluded(plan, recorder)
 
 
@@ -89,7 +94,7 @@ def _concluded(plan: Plan, recorder: Recorder) -> Exit:
         complaints.append("no clause was decided, so this run shows nothing")
     print_run(plan.name, verdicts, found, complaints, plan.seed)
     if plan.jsonl is not None:
-        header = {"implementation": plan.name, "seed": plan.seed, "cases": plan.cases}
+        header = {"implementation": plan.name, "seed": plan.seed or 0, "cases": plan.cases}
         footer = {"clauses": {n: str(s) for n, s in found.items()}, "complaints": complaints, "exit": int(code)}
         write_jsonl(plan.jsonl, header, [{"kind": "verdict", **v.record()} for v in verdicts], footer)
     return code
@@ -110,6 +115,19 @@ def _asked(numbers: tuple[str, ...]) -> list[str]:
         raise click.UsageError(error.args[0]) from error
     own = [c.number for card in cards for c in (card.clauses if isinstance(card, Proposition) else (card,))]
     return own or [c.number for c in clauses()]
+
+
+def _of_levels(numbers: tuple[str, ...], levels: tuple[str, ...]) -> list[str]:
+    """The clauses asked for that are of one of the levels, of any where none is named."""
+    asked = [n for n in _asked(numbers) if not levels or set(levels) & set(_levels(n))]
+    if not asked:
+        raise click.UsageError(f"no clause that was asked for is of the level {', '.join(levels)}")
+    return asked
+
+
+def _levels(number: str) -> tuple[str, ...]:
+    card = find(number)
+    return card.level if isinstance(card, Clause) else ()
 
 
 def _of_models(numbers: tuple[str, ...]) -> list[str]:

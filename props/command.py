@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from gnomon.props.running import ONE_THREAD
+from gnomon.spec.card import Level
 
 os.environ.update(ONE_THREAD)  # before anything imports NumPy
 
@@ -17,6 +18,10 @@ OF_A_MODEL = 4, 10, 100  # the same, where each case is some passes through a tr
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 
 impl_argument = click.argument("implementation", metavar="IMPLEMENTATION")
+level_option = click.option(
+    "--level", "levels", multiple=True, type=click.Choice([str(level) for level in Level]),
+    help="Only clauses of this level.",
+)  # fmt: skip
 dtype_option = click.option("--dtype", "dtypes", multiple=True, type=click.Choice(DTYPES), help="Only this dtype.")
 clause_option = click.option(
     "--clause", "numbers", multiple=True, metavar="V.4.2", help="Only this clause, or all of a proposition."
@@ -37,10 +42,11 @@ def budget(quick: int, usual: int, thorough: int) -> Callable[[Callable[..., Any
 
     def options(command: Callable[..., Any]) -> Callable[..., Any]:
         for option in (
-            click.option("--quick", "cases", flag_value=quick, type=int, help=f"{quick} cases per property and dtype."),
+            click.option("--quick", "cases", flag_value=quick, type=int,
+                         help=f"{quick} cases per property and dtype, and nothing that trains."),
             click.option("--thorough", "cases", flag_value=thorough, type=int, help=f"{thorough} cases."),
             click.option("--cases", "cases", type=click.IntRange(1), default=usual, show_default=True, help="So many."),
-            click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Draw other cases."),
+            click.option("--seed", type=click.IntRange(0), help="Draw other cases, and repeat experiments."),
             click.option("--timeout", type=click.FloatRange(1), default=120.0, show_default=True,
                          help="Seconds after which a property is given up and its process replaced."),
         ):  # fmt: skip
@@ -65,6 +71,7 @@ def judging_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @main.command()
 @impl_argument
 @clause_option
+@level_option
 @dtype_option
 @budget(QUICK, USUAL, THOROUGH)
 @workers_option
@@ -73,7 +80,7 @@ def check(implementation: str, **options: Any) -> None:
     """Hold IMPLEMENTATION to every clause: an installed name, a module, module:object or a file."""
     from gnomon.props.checking import check_implementation
 
-    sys.exit(check_implementation(implementation, **options))
+    sys.exit(check_implementation(implementation, untrained=options["cases"] == QUICK, **options))
 
 
 @main.command("check-model")

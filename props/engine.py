@@ -1,6 +1,8 @@
 """The engine: Hypothesis hunts for a case that breaks a property; faults say whether it could have found one."""
 
+import secrets
 import time
+import zlib
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,7 +13,7 @@ from hypothesis.errors import FlakyFailure
 
 from gnomon.impl.faults import Fault, faults_of
 from gnomon.impl.loading import Implementation, load
-from gnomon.props.cases import MalformedCase
+from gnomon.props.cases import ExperimentCase, MalformedCase
 from gnomon.props.found import Found
 from gnomon.props.judge import Comparison, Violation
 from gnomon.props.model_cases import of_subject
@@ -19,23 +21,30 @@ from gnomon.props.outcome import Declined, ImplementationFailed, Status, Verdict
 from gnomon.props.property import Property
 from gnomon.props.snippets import failure_text, replay_line, snippet, suspected
 from gnomon.props.subject import Subject
-from gnomon.spec.card import Mistake
+from gnomon.spec.card import Kind, Mistake
 
 _KEPT_CASES = 200  # enough to tell the faults apart; more would only hold memory
 _MODEL_SHARE = 0.4  # of the cases: one of a whole model costs what ten of an operation do
+LEFT_OUT = "it trains, which a quick run leaves out"
 _ROUNDS = 3  # of cases, as long as those tried could not have shown every fault
 _COMPILED_SHARE = 0.35  # of the cases, where each new shape costs a tenth of a second to compile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """How long to look: cases per property and dtype, the seed of their draw, and where those that break it are."""
+    """How long to look: cases per property and dtype, the seed of their draw, and where those that break it are.
+
+    experiments: the seed of experiments, a fresh one for each where there is none. trained: whether clauses are run
+    that train something.
+    """
 
     cases: int = 60
     seed: int = 0
     shrink: bool = True
     found: Found | None = None
     sensitivity: bool = True
+    experiments: int | None = None
+    trained: bool = True
 
 
 @dataclass(eq=False)
@@ -70,7 +79,8 @@ class Hunt:
             return
         if margin is None:
             return
-        hypothesis.target(min(margin, 2.0), label="error over bound")
+        if not self.prop.experiment:
+            hypothesis.target(min(margin, 2.0), label="error over bound")
         self.margin = max(self.margin, margin)
         self.cases += 1
         if len(self.judged) < _KEPT_CASES:
@@ -99,6 +109,8 @@ def examine(prop: Property, subject: Subject, budget: Budget) -> Verdict:
     """The verdict of one property on one subject."""
     started = time.perf_counter()
     hunt = Hunt(prop, subject)
+    if prop.clause.kind is Kind.TRAINED and not budget.trained:
+        return _verdict(hunt, Status.NOT_RUN, started, message=LEFT_OUT)
     try:
         for operation in prop.needs:
             subject.require(operation)
@@ -158,7 +170,10 @@ def finds(prop: Property, subject: Subject, budget: Budget) -> bool:
 
 
 def search(hunt: Hunt, budget: Budget) -> None:
-    """Try drawn cases until one fails, and shrink that one."""
+    """Try drawn cases until one fails, and shrink that one; an experiment is one case of its own seed."""
+    if hunt.prop.experiment:
+        hunt.try_case(ExperimentCase(seed=_seed_of(hunt.prop, budget)))
+        return
     phases = [Phase.generate, Phase.target]
     configured = settings(
         max_examples=_examples(hunt, budget),
@@ -174,6 +189,13 @@ def search(hunt: Hunt, budget: Budget) -> None:
 
     drawn = given(hunt.prop.cases(hunt.subject))(attempt)
     hypothesis.seed(budget.seed)(configured(drawn))()
+
+
+def _seed_of(prop: Property, budget: Budget) -> int:
+    """A seed that nobody chose, or the one that follows from the run's."""
+    return (
+        secrets.randbits(32) if budget.experiments is None else zlib.crc32(f"{prop.id} {budget.experiments}".encode())
+    )
 
 
 def _examples(hunt: Hunt, budget: Budget) -> int:
@@ -205,7 +227,7 @@ def replay(prop: Property, subject: Subject, case: Any) -> Verdict:
 def searched(hunt: Hunt, budget: Budget) -> tuple[str, ...]:
     """The mistakes that the cases could not have shown; where there are any, more cases are tried first."""
     undetected: tuple[str, ...] = ()
-    for turn in range(_ROUNDS):
+    for turn in range(1 if hunt.prop.experiment else _ROUNDS):
         search(hunt, replace(budget, seed=budget.seed + turn * 2**32))
         if not budget.sensitivity or not hunt.cases:
             return ()

@@ -59,7 +59,7 @@ def fault_items(collector: Any) -> Iterator[pytest.Item]:
         if only is not None and fault.clause.number not in only:
             continue
         asked = dtypes or fault.implementation.declaration.dtypes
-        for dtype in asked[:1] if fault.clause.counts else asked:
+        for dtype in asked[:1] if fault.clause.of_no_dtype else asked:
             label = f"{fault.clause.number}-{fault.mistake.slug}[{dtype}]"
             yield FateItem.from_parent(collector, name=label, fault=fault, dtype=dtype)
     for control in all_controls() if only is None else ():

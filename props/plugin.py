@@ -30,11 +30,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--dtype", action="append", default=[], help="only this dtype")
     group.addoption("--cases", type=int, default=DEFAULT_CASES, help="cases per property and dtype")
     group.addoption("--case", metavar="TEXT", help="judge one case, as a failure printed it")
-    group.addoption("--gnomon-seed", type=int, default=0, help="the seed from which cases are drawn")
+    group.addoption("--gnomon-seed", type=int, help="the seed from which cases are drawn: 0, and fresh for experiments")
     group.addoption("--waivers", metavar="FILE", help="a TOML file of excused violations")
     group.addoption("--gnomon-examples", metavar="FOLDER", help=_hidden("where found cases are kept"))
     group.addoption("--gnomon-broken", default="{}", help=_hidden("what the smoke test found"))
     group.addoption("--gnomon-quiet", action="store_true", help=_hidden("workers write nothing to the terminal"))
+    group.addoption("--gnomon-untrained", action="store_true", help=_hidden("clauses that train are left out"))
     group.addoption("--gnomon-matrix", action="store_true", help=_hidden("faults against all clauses"))
 
 
@@ -117,7 +118,7 @@ def _items(collector: Any, found: Iterable["Property"], name: str) -> Iterator["
         if text and prop.name != case:
             continue
         dtypes = config.getoption("--dtype") or implementation.declaration.dtypes
-        for dtype in dtypes[:1] if prop.clause.counts else dtypes:
+        for dtype in dtypes[:1] if prop.clause.of_no_dtype else dtypes:
             item = f"{prop.id}[{label}-{dtype}]"
             # An id that is parsed from its text is the one that `--lf` will read back.
             yield ClauseItem.from_parent(collector, name=item, nodeid=f"{collector.nodeid}::{item}",
@@ -211,8 +212,9 @@ def budget(config: pytest.Config) -> "Budget":
     from gnomon.props.found import Found
 
     folder = config.getoption("--gnomon-examples")
-    found = Found(Path(folder)) if folder else None
-    return Budget(cases=config.getoption("--cases"), seed=config.getoption("--gnomon-seed"), found=found)
+    found, seed = Found(Path(folder)) if folder else None, config.getoption("--gnomon-seed")
+    trained = not config.getoption("--gnomon-untrained")
+    return Budget(cases=config.getoption("--cases"), seed=seed or 0, experiments=seed, found=found, trained=trained)
 
 
 def declared_gap(prop: "Property", subject: Any, verdict: "Verdict") -> "Verdict":

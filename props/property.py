@@ -22,7 +22,8 @@ class Property:
 
     cases: the strategy of its cases for a subject. needs: the operations without which it is unsupported.
     mistakes: those of the clause that this property has to reject. share: its part of the budget of cases. plain:
-    whether a declined case may be asked again without shared heads and differing widths.
+    whether a declined case may be asked again without shared heads and differing widths. experiment: its
+    one case is an `ExperimentCase`, a sample or a training run of stated error probability under a seed of its own.
     """
 
     clause: Clause
@@ -33,6 +34,7 @@ class Property:
     mistakes: tuple[Mistake, ...]
     share: float
     plain: bool
+    experiment: bool
 
     @property
     def id(self) -> str:
@@ -57,13 +59,14 @@ def checks(
     mistakes: tuple[Mistake, ...] | None = None,
     share: float = 1.0,
     plain: bool = True,
+    experiment: bool = False,
 ) -> Callable[[Check], Property]:
     """Make a function from a subject and a case to comparisons the property of a clause."""
 
     def register(check: Check) -> Property:
         drawn = cases if callable(cases) else lambda _: cases
         own = _shown(clause, needs) if mistakes is None else mistakes
-        found = Property(clause, check.__name__, drawn, check, needs, own, share, plain)
+        found = Property(clause, check.__name__, drawn, check, needs, own, share, plain, experiment)
         _properties.append(found)
         return found
 

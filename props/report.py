@@ -48,7 +48,9 @@ def progress(name: str) -> Iterator[Callable[[Verdict, int, int], None]]:
         yield seen
 
 
-def print_run(name: str, verdicts: list[Verdict], found: dict[str, Status], complaints: list[str], seed: int) -> None:
+def print_run(
+    name: str, verdicts: list[Verdict], found: dict[str, Status], complaints: list[str], seed: int | None
+) -> None:
     """Failures first, then one line per clause that did not simply hold, then the table by chapter."""
     _print_cause(verdicts)
     for text, times in _failures(verdicts).items():
@@ -56,7 +58,7 @@ def print_run(name: str, verdicts: list[Verdict], found: dict[str, Status], comp
         console.print()
     _print_undecided(verdicts, found)
     console.print(_chapters(found))
-    console.print(f"{escape(name)}: {headline(verdicts, found)} (seed {seed})")
+    console.print(f"{escape(name)}: {headline(verdicts, found)} (seed {seed or 0})")
     for complaint in complaints:
         console.print(f"[bold red]{escape(complaint)}[/]")
 
@@ -130,7 +132,8 @@ def _print_undecided(verdicts: list[Verdict], found: dict[str, Status]) -> None:
             for n in sorted(numbers, key=order)
         ]
         console.print(f"{label} {'; '.join(named)}: {escape(reason)}")
-    missing = [n for n, s in found.items() if s is Status.NOT_RUN]
+    left_out = {v.clause for v in verdicts if v.status is Status.NOT_RUN}
+    missing = [n for n, s in found.items() if s is Status.NOT_RUN and n not in left_out]
     if missing:
         console.print(f"[{COLOURS[Status.NOT_RUN]}]not-run[/] {', '.join(missing)}")
 
@@ -139,7 +142,7 @@ def _undecided(verdict: Verdict, overall: Status | None) -> str:
     """What is said of a verdict that decides nothing, nothing for the others: a clause may hold in part only."""
     if verdict.status is Status.UNSUPPORTED and overall is Status.HOLDS:
         return f"[{COLOURS[Status.UNSUPPORTED]}]holds in part[/]"
-    quiet = verdict.status in (Status.UNSUPPORTED, Status.INSENSITIVE) and overall is verdict.status
+    quiet = verdict.status in (Status.UNSUPPORTED, Status.INSENSITIVE, Status.NOT_RUN) and overall is verdict.status
     return f"[{COLOURS[verdict.status]}]{verdict.status}[/]" if quiet or _unjudged(verdict) else ""
 
 

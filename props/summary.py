@@ -53,7 +53,8 @@ def headline(verdicts: list[Verdict], asked: Iterable[str] | None = None) -> str
 
 def exit_code(verdicts: list[Verdict], found: dict[str, Status]) -> Exit:
     """The code of a run: our fault before theirs, a violation before what could not be run."""
-    present = set(found.values())
+    left_out = {v.clause for v in verdicts if v.status is Status.NOT_RUN}  # on purpose; what got lost has no verdict
+    present = {s for n, s in found.items() if n not in left_out or s is not Status.NOT_RUN}
     if Status.SUITE_ERROR in present:
         return Exit.SUITE_FAILED
     if any(v.status is Status.VIOLATED for v in verdicts):

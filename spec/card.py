@@ -117,9 +117,9 @@ class Clause:
         _enter(self)
 
     @property
-    def counts(self) -> bool:
-        """Whether it is decided in whole numbers alone, so that no dtype enters."""
-        return self.level == (Level.COUNT,)
+    def of_no_dtype(self) -> bool:
+        """Whether it is decided in whole numbers, texts or rows alone, so that no dtype enters."""
+        return set(self.level) <= {Level.COUNT, Level.TOKENISER, Level.DATA}
 
     def __repr__(self) -> str:
         return f"<{self.number} {self.slug}>"
