@@ -173,6 +173,10 @@ class Adjoint(Evaluator):
         """The sine."""
         return self._elementwise(self.bounds.sin, a, np.cos(a.value))
 
+    def log(self, a: Node) -> Node:
+        """The natural logarithm."""
+        return self._elementwise(self.bounds.log, a, 1 / a.value, a.value)
+
     def rsqrt(self, a: Node) -> Node:
         """1/√a."""
         return self._elementwise(self.bounds.rsqrt, a, -0.5 * a.value**-1.5, a.value)
@@ -191,6 +195,35 @@ class Adjoint(Evaluator):
         functionals[(np.arange(len(near[0])), *near)] = 1.0
         far[near] = np.maximum(self.bounds_of(a, functionals) - size[near], 0.0)
         return far
+
+    def gate(self, a: Node, g: Node) -> Node:
+        """`g` where `a` lies above zero; where an entry may lie on the other side, all of it is an error of the result."""
+        own, above = self.bounds.gate(a.exact, g.exact), a.value > 0
+        unsure = (a.value == 0) | (self._beyond_zero(a) > 0)
+        either = own.like(own.value, np.where(unsure, np.abs(g.value), own.error))
+        return Node(self, either, ((g, lambda u: np.where(above, u, 0.0)),))
+
+    def reduced(self, a: Node, shape: tuple[int, ...]) -> Node:
+        """The array summed over the axes of a broadcast."""
+        padded = (1,) * (a.value.ndim - len(shape)) + shape
+
+        def pull(g: Adjoints) -> Adjoints:
+            return np.broadcast_to(g.reshape(len(g), *padded), (len(g), *a.shape))
+
+        return self.node(lambda x: self.bounds.reduced(x, shape), (a, pull))
+
+    def scattered(self, a: Node, index: Any, shape: tuple[int, ...]) -> Node:
+        """Zeros to which the entries are added."""
+        where = (slice(None), *(index if isinstance(index, tuple) else (index,)))
+        return self.node(lambda x: self.bounds.scattered(x, index, shape), (a, lambda g: g[where]))
+
+    def products(self, pairs: Sequence[tuple[Node, Node]]) -> Node:
+        """The sum of several products."""
+
+        def operation(*factors: Tracked) -> Tracked:
+            return self.bounds.products(list(zip(factors[::2], factors[1::2], strict=True)))
+
+        return self.node(operation, *(pull for pair in pairs for pull in _through_product(*pair)))
 
     def _elementwise(self, operation: Operation, a: Node, slope: Floats, length: Any = 1.0) -> Node:
         return self.node(operation, (a, lambda g: g * slope), lengths=(length,))

@@ -7,6 +7,7 @@ the unit roundoff of the arithmetic and |η| at most its underflow; a sum of k t
 γ(k)·Σ|terms| with γ(k) = ku/(1−ku) (Higham, Accuracy and Stability of Numerical Algorithms, chapters 2 to 4).
 """
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, Self
 
@@ -221,6 +222,17 @@ class Bounds(Evaluator):
         swayed = _bounded((slope + a.error / 2) * a.error, 2.0)
         return a.like(value, np.where(a.size == 0, 0.0, swayed + self._library))
 
+    @_quiet
+    def log(self, a: Tracked) -> Tracked:
+        """The natural logarithm: slope 1/m for the smallest argument m in reach; anything where that is not above zero.
+
+        The library's error is relative to the result, and a log1p may have been used for an argument near one.
+        """
+        value, lowest = np.log(a.value), a.value - a.error
+        swayed = np.where(lowest > 0, -np.log1p(-a.error / np.where(lowest > 0, a.value, 1.0)), np.inf)
+        error = swayed + self._library * (np.abs(value) + swayed)
+        return a.like(value, np.where(a.error < np.inf, error, np.inf))
+
     def rsqrt(self, a: Tracked) -> Tracked:
         """1/√a; anything where a may be zero."""
         return self._rsqrt(a, 0.0)
@@ -242,6 +254,34 @@ class Bounds(Evaluator):
         largest = form.largest if self.precision.rounds(site) else self._range
         return whole.like(whole.value, np.where(size > largest, np.inf, whole.error))
 
+    def reduced(self, a: Tracked, shape: tuple[int, ...]) -> Tracked:
+        """The array summed over the axes of the broadcast, in any order."""
+        value, error = (_plain.reduced(x, shape) for x in (a.value, a.error))
+        terms = np.maximum(_plain.reduced((a.size > 0).astype(float), shape) - 1, 0)
+        return self._in_range(a.like(value, error + self._gamma(terms) * _plain.reduced(a.size, shape)), self._range)
+
+    def scattered(self, a: Tracked, index: Any, shape: tuple[int, ...]) -> Tracked:
+        """Zeros to which the entries are added, in any order."""
+        value, error, size = (_plain.scattered(x, index, shape) for x in (a.value, a.error, a.size))
+        terms = np.maximum(_plain.scattered((a.size > 0).astype(float), index, shape) - 1, 0)
+        return self._in_range(a.like(value, error + self._gamma(terms) * size), self._range)
+
+    def products(self, pairs: Sequence[tuple[Tracked, Tracked]]) -> Tracked:
+        """The sum of the products as one sum of all their terms or, where that errs more, of products stored one by one."""
+        if len(pairs) == 1:
+            return self.matmul(*pairs[0])
+        left, right = self.concat([a for a, _ in pairs], -1), self.concat([b for _, b in pairs], -2)
+        whole = self.matmul(left, right)
+        if not self.precision.rounds("gradient"):
+            return whole
+        apart = self.added([self.store(self.matmul(*pair), "gradient") for pair in pairs], "gradient")
+        return self.either(whole, apart)
+
+    def gate(self, a: Tracked, g: Tracked) -> Tracked:
+        """`g` above the bend, nothing below it, and either where it is not certain on which side the argument lies."""
+        above, unsure = a.value > 0, np.abs(a.value) <= a.error
+        return g.like(np.where(above, g.value, 0.0), np.where(unsure, g.size, np.where(above, g.error, 0.0)))
+
     def computed(self, value: Floats, roundoffs: Floats) -> Tracked:
         """The numbers, off by so many roundoffs of the arithmetic each; none where they are exact."""
         return Tracked(value, np.abs(value) * roundoffs * self._unit, self.precision)
@@ -256,14 +296,24 @@ class Bounds(Evaluator):
         """
         width = self.number(x.shape[-1])
         kept = x - self._summed(x) / width if centred else x
-        mean_square, floor = self._summed(kept * kept) / width, float(epsilon) * (1 - 4 * self._unit)
         in_one_pass = centred and ONE_PASS in self.precision.sites
         if in_one_pass:
+            mean_square = self._summed(kept * kept) / width
             error = np.maximum(mean_square.error, self._variance_in_one_pass(x).error)
-            mean_square, floor = mean_square.like(mean_square.value, error), 0.0
-        result = kept * self._rsqrt(mean_square + self.computed(np.asarray(float(epsilon)), np.asarray(2.0)), floor)
+            inverse = self._inverse_root(mean_square.like(mean_square.value, error), epsilon, 0.0)
+        else:
+            inverse = self.inverse_spread(kept, epsilon)
+        result = kept * inverse
         span = np.sqrt(x.shape[-1]) * (1 + float(self._gamma(x.shape[-1] + 8))) + np.abs(result.value)
         return result if in_one_pass else result.like(result.value, _bounded(result.error, span))
+
+    def inverse_spread(self, kept: Tracked, epsilon: Constant) -> Tracked:
+        """One over the root of the mean square plus epsilon, two roundings off; a mean square is never negative."""
+        mean_square = self._summed(kept * kept) / self.number(kept.shape[-1])
+        return self._inverse_root(mean_square, epsilon, float(epsilon) * (1 - 4 * self._unit))
+
+    def _inverse_root(self, mean_square: Tracked, epsilon: Constant, floor: float) -> Tracked:
+        return self._rsqrt(mean_square + self.computed(np.asarray(float(epsilon)), np.asarray(2.0)), floor)
 
     def _variance_in_one_pass(self, x: Tracked) -> Tracked:
         """The mean of the squares less the square of the mean."""
@@ -345,6 +395,33 @@ class Bounds(Evaluator):
         floor = self.precision.arithmetic.underflow + self._vanished() * (1 + terms * p)
         error = own + self._summing(terms) * reach + floor * (terms > 0)
         return scores.like(p, np.where(lost, np.inf, error))
+
+    @_quiet
+    def log_softmax(self, logits: Tracked) -> Tracked:
+        """The logarithm of the softmax: of a sum of exponentials, or of a chain of log(e^a + e^b), whichever errs more.
+
+        With |δ_j| ≤ ρ_j for the exponents, log Σ e^(s+δ) moves by at most log Σ p·e^ρ. A chain in any order rounds each
+        of its partial results l_k, whose error counts by e^(l_k−l); and (|l|+x)·e^(−x) is at most max(|l|, e^(|l|−1)).
+        """
+        p, (gap, near) = _plain.softmax(logits.value), self._exponents(logits, None)
+        own = self._library + self.precision.storage.unit * self.precision.rounds("exps")
+        top, terms = self.shift(logits, None), np.float64(logits.shape[-1])
+        swayed, inherited = (_log_mean(p, a) for a in (near + own, np.minimum(logits.error, _NO_INFORMATION)))
+        summed = np.log(np.exp(logits.value - top).sum(-1, keepdims=True))
+        whole = np.abs(summed + top)
+        relative = self._summing(terms) + self.precision.storage.unit * self.precision.rounds("normaliser")
+        logarithm = (self.precision.library + 2) * self._unit * (summed + swayed)
+        directly = swayed - np.log1p(-np.minimum(relative, 0.5)) + logarithm + self._unit * np.maximum(gap, whole)
+        partial = np.where(whole < 1, np.exp(whole - 1), whole)
+        steps = self._gamma(terms - 1) * partial + 2 * self._unit * (self.precision.library + np.log(terms))
+        normaliser = np.maximum(directly, inherited + steps)
+        if self.precision.rounds("normaliser"):
+            normaliser = normaliser + half_ulp(whole + normaliser, self.precision.storage)
+        if self.precision.rounds("shifted"):
+            normaliser = normaliser + half_ulp(gap + normaliser, self.precision.storage)
+        value, error = logits.value - top - summed, normaliser + logits.error
+        error = np.where(logits.error.max(-1, keepdims=True) < np.inf, self._grown(value, error), np.inf)
+        return self.store(logits.like(value, error), "logprobs")
 
     def weights(self, scores: Tracked, allowed: Mask | None) -> Tracked:
         """The weights that meet the values: a kernel that divides last has cast the masses, not their quotients."""
@@ -469,6 +546,14 @@ def _bounded(error: Floats, most: float) -> Floats:
 
 def _terms(p: Floats) -> Floats:
     return np.asarray(np.count_nonzero(p, axis=-1)[..., None], np.float64)
+
+
+def _log_mean(p: Floats, exponents: Floats) -> Floats:
+    """log Σ p·e^exponent over the last axis for exponents of at least zero."""
+    top = exponents.max(-1, keepdims=True)
+    mean = np.log((p * np.exp(exponents - top)).sum(-1, keepdims=True)) + top
+    small = np.log1p((p * np.expm1(np.minimum(exponents, 1.0))).sum(-1, keepdims=True))
+    return np.asarray(np.where(top < 1, small, np.minimum(mean, top)))
 
 
 def _reach_of_far_scores(gap: Floats, near: Floats, allowed: Mask | None) -> Floats:

@@ -67,4 +67,5 @@ HALF = rational(1, 2)
 ONE = rational(1)
 ROOT_HALF = Constant(Fraction(1), Fraction(1, 2))
 ROOT_TWO_OVER_PI = Constant(Fraction(1), Fraction(2), over_pi=True)
+TWO_OVER_ROOT_PI = Constant(Fraction(2), over_pi=True)
 TANH_CUBIC = rational(44715, 1000000)  # the coefficient of the tanh form of GELU, as its paper prints it

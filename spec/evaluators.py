@@ -2,6 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,10 @@ class Evaluator(ABC):
         """The sine."""
 
     @abstractmethod
+    def log(self, a: Quantity) -> Quantity:
+        """The natural logarithm."""
+
+    @abstractmethod
     def rsqrt(self, a: Quantity) -> Quantity:
         """1/√a."""
 
@@ -82,6 +87,29 @@ class Evaluator(ABC):
         """The sum over the last axis, kept as an axis of length one."""
         return np.add.reduce(a, axis=-1, keepdims=True)
 
+    def reduced(self, a: Quantity, shape: tuple[int, ...]) -> Quantity:
+        """The array summed over every axis along which that shape is broadcast to its own."""
+        a = np.add.reduce(a, axis=tuple(range(a.ndim - len(shape)))) if a.ndim > len(shape) else a
+        spread = tuple(i for i, n in enumerate(shape) if n == 1 and a.shape[i] != 1)
+        return np.add.reduce(a, axis=spread, keepdims=True) if spread else a
+
+    def scattered(self, a: Quantity, index: Any, shape: tuple[int, ...]) -> Quantity:
+        """Zeros of that shape, to which the entries are added at the places that the index names."""
+        whole = np.array(np.broadcast_to(self.number(0), shape))
+        np.add.at(whole, index, a)
+        return whole
+
+    def products(self, pairs: Sequence[tuple[Quantity, Quantity]]) -> Quantity:
+        """The sum of several products of matrices, as one sum or as several, of which each may be stored."""
+        whole = self.matmul(*pairs[0])
+        for pair in pairs[1:]:
+            whole = whole + self.matmul(*pair)
+        return whole
+
+    def gate(self, a: Quantity, g: Quantity) -> Quantity:
+        """`g` where `a` lies above zero and nothing where it lies below; at the bend itself it may be either."""
+        return self.select(np.asarray(a) > 0, g)
+
     def added(self, parts: list[Quantity], site: str) -> Quantity:
         """The sum of several arrays in any order, which may be stored after every addition."""
         whole = parts[0]
@@ -95,9 +123,12 @@ class Evaluator(ABC):
 
     def standardise(self, x: Quantity, epsilon: Constant, centred: bool) -> Quantity:
         """Each row, less its mean where centred, over the root of its mean square plus epsilon."""
-        width = self.number(x.shape[-1])
-        kept = x - self.total(x) / width if centred else x
-        return kept * self.rsqrt(self.total(kept * kept) / width + self.constant(epsilon))
+        kept = x - self.total(x) / self.number(x.shape[-1]) if centred else x
+        return kept * self.inverse_spread(kept, epsilon)
+
+    def inverse_spread(self, kept: Quantity, epsilon: Constant) -> Quantity:
+        """One over the root of each row's mean square plus epsilon."""
+        return self.rsqrt(self.total(kept * kept) / self.number(kept.shape[-1]) + self.constant(epsilon))
 
     def either(self, one: Quantity, other: Quantity) -> Quantity:
         """One quantity by two ways, of which an implementation may go either."""
@@ -118,6 +149,11 @@ class Evaluator(ABC):
         empty = None if allowed is None else ~allowed.any(-1, keepdims=True)
         total = self.total(mass)
         return mass / (total if empty is None else total + self.number(empty.astype(float)))
+
+    def log_softmax(self, logits: Quantity) -> Quantity:
+        """The logarithm of the softmax over the last axis, its shift subtracted before the logarithm of the sum."""
+        shifted = logits - self.shift(logits, None)
+        return self.store(shifted - self.log(self.total(self.exp(shifted))), "logprobs")
 
     def weigh(self, scores: Quantity, value: Quantity, allowed: Mask | None) -> Quantity:
         """The average of the values under the softmax of the scores."""
@@ -166,6 +202,10 @@ class Float64(Evaluator):
     def sin(self, a: Floats) -> Floats:
         """The sine."""
         return np.asarray(np.sin(a))
+
+    def log(self, a: Floats) -> Floats:
+        """The natural logarithm."""
+        return np.asarray(np.log(a))
 
     def rsqrt(self, a: Floats) -> Floats:
         """1/√a."""

@@ -129,7 +129,7 @@ class Tracing(Evaluator):
         """A function of one number is on the path and no step of it."""
         return a
 
-    exp = tanh = erf = sigmoid = cos = sin = rsqrt = rectify = _through
+    exp = tanh = erf = sigmoid = cos = sin = log = rsqrt = rectify = _through
 
 
 def _each(function: Callable[[Any], Traced], x: Any) -> Quantity:

@@ -49,6 +49,10 @@ class Symbolic(Evaluator):
         """The sine."""
         return _elementwise(sympy.sin)(a)
 
+    def log(self, a: Quantity) -> Quantity:
+        """The natural logarithm."""
+        return _elementwise(sympy.log)(a)
+
     def rsqrt(self, a: Quantity) -> Quantity:
         """1/√a."""
         return _elementwise(lambda x: 1 / sympy.sqrt(x))(a)
@@ -60,6 +64,10 @@ class Symbolic(Evaluator):
     def select(self, mask: Mask | None, a: Quantity) -> Quantity:
         """`a` where the mask is true, zero elsewhere."""
         return a if mask is None else np.where(mask, a, sympy.Integer(0))
+
+    def gate(self, a: Quantity, g: Quantity) -> Quantity:
+        """`g` above the bend, half of it at the bend, nothing below."""
+        return g * _elementwise(lambda x: sympy.Heaviside(x))(a)
 
     def shift(self, scores: Quantity, allowed: Mask | None) -> Quantity:
         """Zero: nothing overflows here."""

@@ -114,6 +114,9 @@ class Attack(Evaluator):
         """The value with the absolute error of a library, exact at zero."""
         return self.disturb(value, torch.where(a.tensor == 0, 0.0, self.precision.library * self.unit))
 
+    def log(self, a: Disturbed) -> Disturbed:
+        return a.like(self.rounded(torch.log(a.tensor), self.precision.library))
+
     def rsqrt(self, a: Disturbed) -> Disturbed:
         return a.like(self.rounded(torch.rsqrt(a.tensor), self.precision.library))
 

@@ -26,6 +26,7 @@ _erf = np.frompyfunc(flint.arb.erf, 1, 1)
 _sigmoid = np.frompyfunc(lambda x: 1 / (1 + (-x).exp()), 1, 1)
 _cos = np.frompyfunc(lambda x: _swayed(x.mid().cos(), x.mid().sin(), x.rad()), 1, 1)
 _sin = np.frompyfunc(lambda x: _swayed(x.mid().sin(), x.mid().cos(), x.rad()), 1, 1)
+_log = np.frompyfunc(flint.arb.log, 1, 1)
 _rsqrt = np.frompyfunc(flint.arb.rsqrt, 1, 1)
 _rectify = np.frompyfunc(lambda x: x.max(flint.arb(0)), 1, 1)
 
@@ -69,6 +70,9 @@ class Balls(Evaluator):
 
     def sin(self, a: Quantity) -> Quantity:
         return _objects(_sin(a))
+
+    def log(self, a: Quantity) -> Quantity:
+        return _objects(_log(a))
 
     def rsqrt(self, a: Quantity) -> Quantity:
         return _objects(_rsqrt(a))

@@ -1,0 +1,330 @@
+"""Reverse mode: the vector–Jacobian product of any equation, itself written in the operations of an evaluator.
+
+An equation that runs under `Reverse(E)` is computed under E and recorded; `pulled` then goes back through the record,
+again in the operations of E. So the gradient of every equation is an equation too: a value under `Float64`, a value
+with its error bound under `Bounds`, a functional's bound under `Adjoint`, an expression under `Symbolic`. A gradient
+that is used twice is the sum of both uses; products of matrices are summed as one sum, in whatever order.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gnomon.spec.constants import ONE, TWO_OVER_ROOT_PI, Constant
+from gnomon.spec.evaluators import Evaluator, Mask, Quantity
+
+Product = tuple[Quantity, Quantity]
+# What an argument is given back: a gradient, or the factors of one, so that several can be summed as one product.
+Pull = Callable[[Quantity], Quantity | Product]
+
+
+class Recorded:
+    """A result under E, and how gradients go back through it; one that depends on no argument has nowhere to send any."""
+
+    __array_priority__ = 300
+
+    def __init__(self, R: "Reverse", value: Quantity, arguments: Sequence[tuple["Recorded", Pull]] = ()):
+        self.R, self.value = R, value
+        self.arguments = [(a, pull) for a, pull in arguments if a.moves]
+        self.moves, self.number = bool(self.arguments), len(R.tape)
+        self.gathered: tuple[Recorded, Any] | None = None  # whose heads these are, and which of them
+        if self.moves:
+            R.tape.append(self)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the array."""
+        return tuple(self.value.shape)
+
+    def __add__(self, other: Any) -> "Recorded":
+        o = self.R.number(other)
+        return Recorded(self.R, self.value + o.value, ((self, _same), (o, _same)))
+
+    def __neg__(self) -> "Recorded":
+        return Recorded(self.R, -self.value, ((self, lambda g: -g),))
+
+    def __sub__(self, other: Any) -> "Recorded":
+        return self + (-self.R.number(other))
+
+    def __mul__(self, other: Any) -> "Recorded":
+        o = self.R.number(other)
+        return Recorded(self.R, self.value * o.value, ((self, lambda g: g * o.value), (o, lambda g: g * self.value)))
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __truediv__(self, other: Any) -> "Recorded":
+        o = self.R.number(other)
+        quotient = self.value / o.value
+        pulls = (self, lambda g: g / o.value), (o, lambda g: -(g * quotient / o.value))
+        return Recorded(self.R, quotient, pulls)
+
+    def __getitem__(self, index: Any) -> "Recorded":
+        pull = (self, lambda g: self.R.E.scattered(g, index, self.shape))
+        return Recorded(self.R, self.value[index], (pull,))
+
+    def reshape(self, *shape: int) -> "Recorded":
+        """The same numbers in another shape."""
+        return Recorded(self.R, self.value.reshape(*shape), ((self, lambda g: g.reshape(*self.shape)),))
+
+    def swapaxes(self, a: int, b: int) -> "Recorded":
+        """The same numbers with two axes exchanged."""
+        return Recorded(self.R, self.value.swapaxes(a, b), ((self, lambda g: g.swapaxes(a, b)),))
+
+    def take(self, indices: Any, axis: int) -> "Recorded":
+        """The entries along an axis, in the order of the indices."""
+        behind = (slice(None),) * (-axis - 1)
+        taken = Recorded(
+            self.R, self.value.take(indices, axis),
+            ((self, lambda g: self.R.E.scattered(g, (..., indices, *behind), self.shape)),),
+        )  # fmt: skip
+        taken.gathered = self, indices
+        return taken
+
+
+class Reverse(Evaluator):
+    """The evaluator that records what E computes, so that gradients can be pulled back."""
+
+    def __init__(self, E: Evaluator):
+        self.E, self.tape = E, list[Recorded]()
+
+    def argument(self, x: Any) -> Recorded:
+        """The array as something by which gradients are asked."""
+        leaf = Recorded(self, self.E.number(x))
+        leaf.moves = True
+        self.tape.append(leaf)
+        return leaf
+
+    def pulled(self, out: Recorded, upstream: Any, arguments: Sequence[Recorded]) -> list[Quantity]:
+        """The gradient of ⟨upstream, out⟩ by each argument."""
+        held: dict[int, list[Quantity | Product]] = {out.number: [self.E.number(upstream)]} if out.moves else {}
+        wanted, found = {a.number for a in arguments}, dict[int, Quantity]()
+        for node in reversed(self.tape[: out.number + 1]):
+            if node.number not in held:
+                continue
+            g = self._summed(held.pop(node.number), node.shape)
+            if node.number in wanted:
+                found[node.number] = self.E.store(g, "out")
+            for argument, pull in node.arguments:
+                held.setdefault(argument.number, []).append(pull(self.E.store(g, "gradient")))
+        return [found[a.number] if a.number in found else self.E.number(np.zeros(a.shape)) for a in arguments]
+
+    def _summed(self, parts: Sequence[Quantity | Product], shape: tuple[int, ...]) -> Quantity:
+        """The sum of all that an argument is given back, products of matrices as one."""
+        others = [self.E.reduced(part, shape) for part in parts if not isinstance(part, tuple)]
+        alike: dict[Any, list[Product]] = {}
+        for a, b in (_flat(part, shape) for part in parts if isinstance(part, tuple)):
+            alike.setdefault((a.shape[:-1], b.shape[:-2]), []).append((a, b))
+        others += [self.E.reduced(self.E.products(products), shape) for products in alike.values()]
+        return others[0] if len(others) == 1 else self.E.added(others, "gradient")
+
+    def number(self, x: Any) -> Recorded:
+        """The array as a constant; recorded numbers come back unchanged."""
+        return x if isinstance(x, Recorded) else Recorded(self, self.E.number(x))
+
+    def constant(self, c: Constant) -> Recorded:
+        """The constant."""
+        return Recorded(self, self.E.constant(c))
+
+    def computed(self, value: Any, roundoffs: Any) -> Recorded:
+        """Numbers that an implementation works out itself, of no argument."""
+        return Recorded(self, self.E.computed(value, roundoffs))
+
+    def added(self, parts: list[Recorded], site: str) -> Recorded:
+        """The sum of several arrays in any order."""
+        return Recorded(self, self.E.added([p.value for p in parts], site), [(p, _same) for p in parts])
+
+    def either(self, one: Recorded, other: Recorded) -> Recorded:
+        """One quantity by two ways; gradients go back the first."""
+        return Recorded(self, self.E.either(one.value, other.value), ((one, _same),))
+
+    def exp(self, a: Recorded) -> Recorded:
+        """e to the a, which is its own derivative."""
+        y = self.E.exp(a.value)
+        return Recorded(self, y, ((a, lambda g: g * y),))
+
+    def log(self, a: Recorded) -> Recorded:
+        """The natural logarithm, of derivative 1/a."""
+        return Recorded(self, self.E.log(a.value), ((a, lambda g: g / a.value),))
+
+    def tanh(self, a: Recorded) -> Recorded:
+        """The hyperbolic tangent y, of derivative 1 − y²."""
+        y = self.E.tanh(a.value)
+        return Recorded(self, y, ((a, lambda g: g * (self.E.constant(ONE) - y * y)),))
+
+    def erf(self, a: Recorded) -> Recorded:
+        """The error function, of derivative 2/√π·e^(−a²)."""
+        E = self.E
+        return Recorded(
+            self, E.erf(a.value), ((a, lambda g: g * E.exp(-(a.value * a.value)) * E.constant(TWO_OVER_ROOT_PI)),)
+        )
+
+    def sigmoid(self, a: Recorded) -> Recorded:
+        """The sigmoid y, of derivative y(1 − y)."""
+        y = self.E.sigmoid(a.value)
+        return Recorded(self, y, ((a, lambda g: g * (y * (self.E.constant(ONE) - y))),))
+
+    def cos(self, a: Recorded) -> Recorded:
+        """The cosine, of derivative −sin a."""
+        return Recorded(self, self.E.cos(a.value), ((a, lambda g: -(g * self.E.sin(a.value))),))
+
+    def sin(self, a: Recorded) -> Recorded:
+        """The sine, of derivative cos a."""
+        return Recorded(self, self.E.sin(a.value), ((a, lambda g: g * self.E.cos(a.value)),))
+
+    def rsqrt(self, a: Recorded) -> Recorded:
+        """1/√a = y, of derivative −y/(2a)."""
+        y = self.E.rsqrt(a.value)
+        return Recorded(self, y, ((a, lambda g: -(g * y / (a.value + a.value))),))
+
+    def rectify(self, a: Recorded) -> Recorded:
+        """The larger of a and zero, whose gradient passes above zero alone."""
+        return Recorded(self, self.E.rectify(a.value), ((a, lambda g: self.E.gate(a.value, g)),))
+
+    def select(self, mask: Mask | None, a: Recorded) -> Recorded:
+        """`a` where the mask is true; so is its gradient."""
+        return Recorded(self, self.E.select(mask, a.value), ((a, lambda g: self.E.select(mask, g)),))
+
+    def shift(self, scores: Recorded, allowed: Mask | None) -> Any:
+        """A constant, since it cancels."""
+        return self.E.shift(scores.value, allowed)
+
+    def matmul(self, a: Recorded, b: Recorded) -> Recorded:
+        """The product."""
+        return Recorded(self, self.E.matmul(a.value, b.value), _through_product(a, b))
+
+    def affine(self, x: Recorded, weight: Recorded, bias: Recorded) -> Recorded:
+        """x·weight + bias."""
+        value = self.E.affine(x.value, weight.value, bias.value)
+        return Recorded(self, value, (*_through_product(x, weight), (bias, _same)))
+
+    def scores(self, query: Recorded, key: Recorded, scale: Constant) -> Recorded:
+        """scale·q·k; a gradient is scaled before the product that it enters, or after it."""
+        value, factor = self.E.scores(query.value, key.value, scale), self.E.constant(scale)
+        whose, regrouped = _shared(key)
+        return Recorded(
+            self, value,
+            (
+                (query, lambda g: (g * factor, key.value)),
+                (whose, lambda g: (regrouped(g * factor).swapaxes(-1, -2), regrouped(query.value))),
+            ),
+        )  # fmt: skip
+
+    def total(self, a: Recorded) -> Recorded:
+        """The sum over the last axis."""
+        nothing = np.zeros(a.shape)
+        return Recorded(self, self.E.total(a.value), ((a, lambda g: g + self.E.number(nothing)),))
+
+    def concat(self, parts: list[Recorded], axis: int) -> Recorded:
+        """The arrays one after another along a negative axis."""
+        ends, behind = np.cumsum([p.shape[axis] for p in parts]), (slice(None),) * (-axis - 1)
+
+        def piece(i: int) -> Pull:
+            return lambda g: g[(..., slice(ends[i] - parts[i].shape[axis], ends[i]), *behind)]
+
+        return Recorded(
+            self, self.E.concat([p.value for p in parts], axis), [(p, piece(i)) for i, p in enumerate(parts)]
+        )
+
+    def store(self, a: Recorded, site: str) -> Recorded:
+        """`a` as an implementation of narrow storage may round it."""
+        value = self.E.store(a.value, site)
+        if value is a.value:
+            return a
+        stored = Recorded(self, value, ((a, _same),))
+        stored.gathered = None
+        return stored
+
+    def standardise(self, x: Recorded, epsilon: Constant, centred: bool) -> Recorded:
+        """The standardised row y, over the spread s: its gradient is (g − mean g − y·mean(g·y))/s, mean g where centred.
+
+        Some compute the same as g/s + (x − mean)·a for the whole row at once, or even as g/s + x·a + b, which cancels
+        where the mean is far from zero.
+        """
+        E, width = self.E, self.E.number(x.shape[-1])
+        y = E.standardise(x.value, epsilon, centred)
+        mean = E.total(x.value) / width
+        inverse = E.inverse_spread(x.value - mean if centred else x.value, epsilon)
+
+        def pull(g: Quantity) -> Quantity:
+            along = E.total(g * y) / width
+            flat = g - E.total(g) / width if centred else g
+            return E.either((flat - y * along) * inverse, uncentred(g)) if centred else (g - y * along) * inverse
+
+        def uncentred(g: Quantity) -> Quantity:
+            slope = (E.total(g) * mean - E.total(g * x.value)) * inverse * inverse * inverse / width
+            rest = -(slope * mean) - E.total(g) * inverse / width
+            return E.added([g * inverse, x.value * slope, rest + E.number(np.zeros(x.shape))], "steps")
+
+        return Recorded(self, y, ((x, pull),))
+
+    def softmax(self, scores: Recorded, allowed: Mask | None = None) -> Recorded:
+        """The weights p, whose gradient is p·g − p·Σ p·g."""
+        p = self.E.softmax(scores.value, allowed)
+        return Recorded(self, p, ((scores, lambda g: _through_softmax(self.E, p, g, self.E.total(p * g))),))
+
+    def weigh(self, scores: Recorded, value: Recorded, allowed: Mask | None) -> Recorded:
+        """The average o of the values; Σ p·(g·v) is g·o too, and either is computed."""
+        E, p = self.E, self.E.weights(scores.value, allowed)
+        out = E.weigh(scores.value, value.value, allowed)
+        whose, regrouped = _shared(value)
+
+        def pull(g: Quantity) -> Quantity:
+            moved = E.matmul(g, value.value.swapaxes(-1, -2))
+            mean = E.either(E.total(p * moved), E.total(g * E.store(out, "out")))
+            return E.store(E.select(allowed, _through_softmax(E, p, moved, mean)), "probs")
+
+        pulls = (scores, pull), (whose, lambda g: (regrouped(p).swapaxes(-1, -2), regrouped(g)))
+        return Recorded(self, out, pulls)
+
+
+def vjp(
+    E: Evaluator, equation: Callable[..., Any], arguments: Mapping[str, Any], upstream: Any
+) -> tuple[Quantity, dict[str, Quantity]]:
+    """The equation's result under E for arguments given by name, and the gradient of ⟨upstream, result⟩ by each.
+
+    equation: takes an evaluator and the mapping of arguments. upstream: of the result's shape.
+    """
+    R = Reverse(E)
+    leaves = {name: R.argument(x) for name, x in arguments.items()}
+    out = R.number(equation(R, leaves))
+    return out.value, dict(zip(leaves, R.pulled(out, upstream, list(leaves.values())), strict=True))
+
+
+def _same(g: Quantity) -> Quantity:
+    return g
+
+
+def _through_product(a: Recorded, b: Recorded) -> tuple[tuple[Recorded, Pull], tuple[Recorded, Pull]]:
+    """What a product of matrices gives back: products again."""
+    return (a, lambda g: (g, b.value.swapaxes(-1, -2))), (b, lambda g: (a.value.swapaxes(-1, -2), g))
+
+
+def _through_softmax(E: Evaluator, p: Quantity, g: Quantity, mean: Quantity) -> Quantity:
+    """p·g − p·mean, as it errs most."""
+    return p * g - p * mean
+
+
+def _flat(pair: Product, shape: tuple[int, ...]) -> Product:
+    """The factors of a gradient; of a matrix that met a whole batch, all rows of the batch one after another."""
+    a, b = pair
+    if len(shape) > 2 or len(a.shape) == 2:
+        return pair
+    rows = int(np.prod(a.shape[:-2])) * a.shape[-1]
+    return a.swapaxes(-1, -2).reshape(rows, a.shape[-2]).swapaxes(-1, -2), b.reshape(rows, b.shape[-1])
+
+
+def _shared(a: Recorded) -> tuple[Recorded, Callable[[Quantity], Quantity]]:
+    """Whose heads these are, and how those of the queries that share one are put one after another, as one sum."""
+    if a.gathered is None:
+        return a, _same
+    source, index = a.gathered
+    heads, order = source.shape[-3], np.argsort(index, kind="stable")
+    if len(set(np.bincount(index, minlength=heads))) > 1:
+        return a, _same
+
+    def regrouped(x: Quantity) -> Quantity:
+        sorted_heads = x.take(order, axis=-3)
+        return sorted_heads.reshape(*x.shape[:-3], heads, -1, x.shape[-1])
+
+    return source, regrouped
