@@ -197,7 +197,7 @@ class Adjoint(Evaluator):
         return far
 
     def gate(self, a: Node, g: Node) -> Node:
-        """`g` where `a` lies above zero; where an entry may lie on the other side, all of it is an error of the result."""
+        """`g` where `a` lies above zero; where an entry may lie on the other side, all of it is an error."""
         own, above = self.bounds.gate(a.exact, g.exact), a.value > 0
         unsure = (a.value == 0) | (self._beyond_zero(a) > 0)
         either = own.like(own.value, np.where(unsure, np.abs(g.value), own.error))
@@ -217,11 +217,11 @@ class Adjoint(Evaluator):
         where = (slice(None), *(index if isinstance(index, tuple) else (index,)))
         return self.node(lambda x: self.bounds.scattered(x, index, shape), (a, lambda g: g[where]))
 
-    def products(self, pairs: Sequence[tuple[Node, Node]]) -> Node:
+    def summed_products(self, pairs: Sequence[tuple[Node, Node]]) -> Node:
         """The sum of several products."""
 
         def operation(*factors: Tracked) -> Tracked:
-            return self.bounds.products(list(zip(factors[::2], factors[1::2], strict=True)))
+            return self.bounds.summed_products(list(zip(factors[::2], factors[1::2], strict=True)))
 
         return self.node(operation, *(pull for pair in pairs for pull in _through_product(*pair)))
 

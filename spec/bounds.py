@@ -15,7 +15,7 @@ import numpy as np
 
 from gnomon.spec.constants import Constant
 from gnomon.spec.evaluators import Evaluator, Float64, Floats, Mask
-from gnomon.spec.precision import ABSOLUTE_SIGMOID, FLOAT64, ONE_PASS, Format, Precision
+from gnomon.spec.precision import ABSOLUTE_SIGMOID, FLOAT64, ONE_PASS, ROUGH_POWERS, Format, Precision
 
 _NOTHING, _MANY = np.zeros(()), 2**14
 _NO_INFORMATION = 1e90  # an error this large says nothing, yet is no licence for NaN as infinity is
@@ -244,6 +244,23 @@ class Bounds(Evaluator):
         most = np.where((a.error < np.inf) & (lowest > 0), 1 / np.sqrt(np.where(lowest > 0, lowest, 1.0)), np.inf)
         return a.like(value, most - value + self._library * most)
 
+    @_quiet
+    def sqrt(self, a: Tracked) -> Tracked:
+        """√a: the root of the largest argument in reach less that of the smallest, which is not under zero."""
+        value, lowest = np.sqrt(a.value), np.sqrt(np.maximum(a.value - a.error, 0.0))
+        most = np.sqrt(a.value + a.error)
+        error = np.maximum(most - value, value - lowest) + self._library * most
+        return a.like(value, np.where(a.error < np.inf, error, np.inf))
+
+    def complement(self, base: Constant, times: int) -> Tracked:
+        """1 − base^times: `times` roundings of the base and as many of the power, in float64 unless in the arithmetic."""
+        value, power = np.asarray(float(1 - base.ratio**times)), float(base.ratio**times)
+        rough = ROUGH_POWERS in self.precision.sites
+        unit = self._unit if rough else FLOAT64.unit
+        cast = self.precision.storage.unit if self.precision.rounds("constant") else 2 * self._unit
+        own = (2 * times + self.precision.library) * unit * power * (times > 1 or rough)
+        return Tracked(value, own + cast * value, self.precision)
+
     def added(self, parts: list[Tracked], site: str) -> Tracked:
         """The sum, each of its additions rounding at most what it would of the sum of all magnitudes."""
         size = np.asarray(sum(p.size for p in parts))
@@ -266,8 +283,8 @@ class Bounds(Evaluator):
         terms = np.maximum(_plain.scattered((a.size > 0).astype(float), index, shape) - 1, 0)
         return self._in_range(a.like(value, error + self._gamma(terms) * size), self._range)
 
-    def products(self, pairs: Sequence[tuple[Tracked, Tracked]]) -> Tracked:
-        """The sum of the products as one sum of all their terms or, where that errs more, of products stored one by one."""
+    def summed_products(self, pairs: Sequence[tuple[Tracked, Tracked]]) -> Tracked:
+        """The sum of the products as one sum of all their terms or, where that errs more, of them stored one by one."""
         if len(pairs) == 1:
             return self.matmul(*pairs[0])
         left, right = self.concat([a for a, _ in pairs], -1), self.concat([b for _, b in pairs], -2)
@@ -416,11 +433,11 @@ class Bounds(Evaluator):
         steps = self._gamma(terms - 1) * partial + 2 * self._unit * (self.precision.library + np.log(terms))
         normaliser = np.maximum(directly, inherited + steps)
         if self.precision.rounds("normaliser"):
-            normaliser = normaliser + half_ulp(whole + normaliser, self.precision.storage)
+            normaliser = normaliser + half_ulp(np.maximum(whole, summed) + normaliser, self.precision.storage)
         if self.precision.rounds("shifted"):
             normaliser = normaliser + half_ulp(gap + normaliser, self.precision.storage)
         value, error = logits.value - top - summed, normaliser + logits.error
-        error = np.where(logits.error.max(-1, keepdims=True) < np.inf, self._grown(value, error), np.inf)
+        error = np.where(logits.error.max(-1, keepdims=True) < np.inf, logits._grown(value, error), np.inf)
         return self.store(logits.like(value, error), "logprobs")
 
     def weights(self, scores: Tracked, allowed: Mask | None) -> Tracked:

@@ -99,7 +99,7 @@ class Evaluator(ABC):
         np.add.at(whole, index, a)
         return whole
 
-    def products(self, pairs: Sequence[tuple[Quantity, Quantity]]) -> Quantity:
+    def summed_products(self, pairs: Sequence[tuple[Quantity, Quantity]]) -> Quantity:
         """The sum of several products of matrices, as one sum or as several, of which each may be stored."""
         whole = self.matmul(*pairs[0])
         for pair in pairs[1:]:
@@ -129,6 +129,14 @@ class Evaluator(ABC):
     def inverse_spread(self, kept: Quantity, epsilon: Constant) -> Quantity:
         """One over the root of each row's mean square plus epsilon."""
         return self.rsqrt(self.total(kept * kept) / self.number(kept.shape[-1]) + self.constant(epsilon))
+
+    def sqrt(self, a: Quantity) -> Quantity:
+        """√a of an `a` that is not negative."""
+        raise NotImplementedError(f"{type(self).__name__} takes no roots")
+
+    def complement(self, base: Constant, times: int) -> Quantity:
+        """1 − base^times of a fraction, which an implementation computes as a power and a difference."""
+        return self.constant(Constant(1 - base.ratio**times))
 
     def either(self, one: Quantity, other: Quantity) -> Quantity:
         """One quantity by two ways, of which an implementation may go either."""
@@ -210,6 +218,10 @@ class Float64(Evaluator):
     def rsqrt(self, a: Floats) -> Floats:
         """1/√a."""
         return np.asarray(1 / np.sqrt(a))
+
+    def sqrt(self, a: Floats) -> Floats:
+        """√a."""
+        return np.asarray(np.sqrt(a))
 
     def rectify(self, a: Floats) -> Floats:
         """The larger of a and zero."""

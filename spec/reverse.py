@@ -20,12 +20,13 @@ Pull = Callable[[Quantity], Quantity | Product]
 
 
 class Recorded:
-    """A result under E, and how gradients go back through it; one that depends on no argument has nowhere to send any."""
+    """A result under E, and how gradients go back through it; one that depends on no argument sends none."""
 
     __array_priority__ = 300
 
     def __init__(self, R: "Reverse", value: Quantity, arguments: Sequence[tuple["Recorded", Pull]] = ()):
         self.R, self.value = R, value
+        self.moves: bool
         self.arguments = [(a, pull) for a, pull in arguments if a.moves]
         self.moves, self.number = bool(self.arguments), len(R.tape)
         self.gathered: tuple[Recorded, Any] | None = None  # whose heads these are, and which of them
@@ -115,7 +116,7 @@ class Reverse(Evaluator):
         alike: dict[Any, list[Product]] = {}
         for a, b in (_flat(part, shape) for part in parts if isinstance(part, tuple)):
             alike.setdefault((a.shape[:-1], b.shape[:-2]), []).append((a, b))
-        others += [self.E.reduced(self.E.products(products), shape) for products in alike.values()]
+        others += [self.E.reduced(self.E.summed_products(products), shape) for products in alike.values()]
         return others[0] if len(others) == 1 else self.E.added(others, "gradient")
 
     def number(self, x: Any) -> Recorded:
@@ -236,7 +237,7 @@ class Reverse(Evaluator):
         return stored
 
     def standardise(self, x: Recorded, epsilon: Constant, centred: bool) -> Recorded:
-        """The standardised row y, over the spread s: its gradient is (g − mean g − y·mean(g·y))/s, mean g where centred.
+        """The standardised row y, of spread s: its gradient is (g − mean g − y·mean(g·y))/s, mean g where centred.
 
         Some compute the same as g/s + (x − mean)·a for the whole row at once, or even as g/s + x·a + b, which cancels
         where the mean is far from zero.

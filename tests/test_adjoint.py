@@ -55,10 +55,13 @@ def tanh(x: Any) -> Any:
 class Series(Balls):
     """Arrays of series in one variable whose coefficients are balls, so that derivatives are enclosed as values are."""
 
-    exp, erf, rsqrt = (each(lambda x, n=n: getattr(x, n)()) for n in ("exp", "erf", "rsqrt"))
+    exp, erf, rsqrt, log = (each(lambda x, n=n: getattr(x, n)()) for n in ("exp", "erf", "rsqrt", "log"))
     sin, cos, tanh = each(lambda x: x.sin()), each(lambda x: x.cos()), each(tanh)
     sigmoid = each(lambda x: 1 / (1 + (-x).exp()))
     rectify = each(lambda x: x if first(x) > 0 else flint.arb(0))
+
+    def gate(self, a: Quantity, g: Quantity) -> Quantity:
+        return np.where(np.frompyfunc(lambda x: first(x) > 0, 1, 1)(a).astype(bool), g, flint.arb(0))
 
     def number(self, x: Any) -> Quantity:
         return x if isinstance(x, np.ndarray) and x.dtype == object else super().number(x)
@@ -137,7 +140,13 @@ OPERATIONS: dict[str, tuple[Use, str]] = {
     "cos": (lambda E, a: E.cos(a["x"]), "x"),
     "sin": (lambda E, a: E.sin(a["x"]), "x"),
     "rsqrt": (lambda E, a: E.rsqrt(a["x"] * a["x"] + E.number(1.0)), "x"),
+    "log": (lambda E, a: E.log(a["x"] * a["x"] + E.number(1.0)), "x"),
     "rectify": (lambda E, a: E.rectify(a["x"]), "x"),
+    "gate": (lambda E, a: E.gate(a["x"], a["y"]), "x y"),
+    "reduced": (lambda E, a: E.reduced(a["x"] * a["y"], (3, 1)) * a["column"], "x y column"),
+    "scattered": (lambda E, a: E.scattered(a["weight"], np.array([0, 2, 0, 1]), (3, 5)), "weight"),
+    "summed_products": (lambda E, a: E.summed_products([(a["x"], a["weight"]), (a["y"], a["weight"])]), "x y weight"),
+    "inverse_spread": (lambda E, a: E.inverse_spread(a["x"], exactly(0.25)), "x"),
     "select": (lambda E, a: E.select(SEEN, a["scores"]), "scores"),
     "matmul": (lambda E, a: E.matmul(a["x"], a["weight"]), "x weight"),
     "affine": (lambda E, a: E.affine(a["x"], a["weight"], a["bias"]), "x weight bias"),
