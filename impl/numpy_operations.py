@@ -6,12 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from gnomon.impl.tape import asarray, erf
 from gnomon.spec.configuration import Configuration
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Parameters = Mapping[str, Array]
-
-_erf = np.frompyfunc(math.erf, 1, 1)
 
 
 class NumpyOperations:
@@ -30,27 +29,27 @@ class NumpyOperations:
 
     def relu(self, x: Array) -> Array:
         """max(x, 0)."""
-        return np.asarray(np.maximum(x, x.dtype.type(0)))
+        return asarray(np.maximum(x, x.dtype.type(0)))
 
     def gelu(self, x: Array) -> Array:
         """x·Φ(x)."""
         inner = wide(x)
         root = inner.dtype.type(math.sqrt(0.5))
-        phi = (1 + _erf(inner * root).astype(inner.dtype)) / 2
-        return np.asarray(inner * phi, x.dtype)
+        phi = (1 + erf(inner * root).astype(inner.dtype)) / 2
+        return asarray(inner * phi, x.dtype)
 
     def gelu_tanh(self, x: Array) -> Array:
         """The tanh approximation of x·Φ(x)."""
         inner = wide(x)
         cubic = inner + inner.dtype.type(0.044715) * inner * inner * inner
         tanh = np.tanh(inner.dtype.type(math.sqrt(2 / math.pi)) * cubic)
-        return np.asarray(inner * ((1 + tanh) / 2), x.dtype)
+        return asarray(inner * ((1 + tanh) / 2), x.dtype)
 
     def silu(self, x: Array) -> Array:
         """x·sigmoid(x)."""
         inner = wide(x)
         small = np.exp(-np.abs(inner))
-        return np.asarray(inner * np.where(inner >= 0, 1, small).astype(inner.dtype) / (1 + small), x.dtype)
+        return asarray(inner * np.where(inner >= 0, 1, small).astype(inner.dtype) / (1 + small), x.dtype)
 
     def feed_forward(self, x: Array, parameters: Parameters, *, activation: str) -> Array:
         """down(act(up(x))), or down(act(gate(x))·up(x)) where there is a gate."""
@@ -62,7 +61,7 @@ class NumpyOperations:
 
     def gated(self, act: Any, gate: Array, up: Array) -> Array:
         """The activated gate times the up projection."""
-        return np.asarray(wide(act(gate)) * wide(up), gate.dtype)
+        return asarray(wide(act(gate)) * wide(up), gate.dtype)
 
     def project(self, x: Array, parameters: Parameters, name: str) -> Array:
         """The linear layer of that name among the parameters."""
@@ -76,7 +75,7 @@ class NumpyOperations:
         norm, attention = self.norm_parameters(c), self.attention_parameters(c) + self.head_norm_parameters(c)
         block = attention + self.feed_forward_parameters(c) + c.norms * norm
         second = attention + (1 if c.norms <= 2 else 2) * norm  # what a block of a decoder has more
-        tables = (c.vocabulary + c.positions + c.segments) * c.width + norm * c.embedding_norm
+        tables = (c.rows + c.positions + c.segments) * c.width + norm * c.embedding_norm
         head = norm * c.final_norm + self.unembedding_parameters(c) + (c.width + 1) * c.width * c.pooler
         return tables + c.layers * block + c.decoder_layers * (block + second) + head
 
@@ -104,7 +103,7 @@ class NumpyOperations:
         """Where there are logits, a table of its own unless it is tied, and a bias if it has one."""
         if c.output != "logits":
             return 0
-        return c.vocabulary * c.width * (not c.tied) + c.vocabulary * c.unembedding_bias
+        return c.rows * c.width * (not c.tied) + c.rows * c.unembedding_bias
 
     def matrix(self, inward: int, outward: int, biased: bool) -> int:
         """One linear layer."""
@@ -173,12 +172,12 @@ class NumpyOperations:
 
     def expand(self, shared: Array, heads: int) -> Array:
         """The key or value head that each query head reads."""
-        return np.asarray(shared.take(np.arange(heads) * shared.shape[-3] // heads, axis=-3))
+        return asarray(shared.take(np.arange(heads) * shared.shape[-3] // heads, axis=-3))
 
     def scores(self, query: Array, key: Array, scale: float | None) -> Array:
         """The scaled products of queries and keys."""
         factor = self.scale(query.shape[-1], query.shape[-3]) if scale is None else scale
-        return np.asarray(query @ key.swapaxes(-1, -2) * query.dtype.type(factor))
+        return asarray(query @ key.swapaxes(-1, -2) * query.dtype.type(factor))
 
     def scale(self, width: int, heads: int) -> float:
         """One over the root of the head width."""
@@ -214,15 +213,15 @@ class NumpyOperations:
     def distance(self, scores: Array) -> Array:
         """How many positions key j lies behind query i, the last of each aligned."""
         queries, keys = scores.shape[-2:]
-        return np.asarray(np.arange(queries)[:, None] + (keys - queries) - np.arange(keys))
+        return asarray(np.arange(queries)[:, None] + (keys - queries) - np.arange(keys))
 
     def past(self, scores: Array) -> Array:
         """Where the key is not ahead of the query."""
-        return np.asarray(self.distance(scores) >= 0)
+        return asarray(self.distance(scores) >= 0)
 
     def within(self, scores: Array, window: int) -> Array:
         """Where the key is fewer than `window` positions away."""
-        return np.asarray(np.abs(self.distance(scores)) < window)
+        return asarray(np.abs(self.distance(scores)) < window)
 
     def attend(self, scores: Array, value: Array, sink: Array | None) -> Array:
         """The average of the values under the weights of the scores."""
@@ -239,11 +238,11 @@ class NumpyOperations:
 
     def exp(self, shifted: Array) -> Array:
         """e^x."""
-        return np.asarray(np.exp(shifted))
+        return asarray(np.exp(shifted))
 
     def divide(self, mass: Array, total: Array) -> Array:
         """The mass over its total, zero where there is none."""
-        return np.asarray(mass / np.where(total == 0, 1, total).astype(mass.dtype))
+        return asarray(mass / np.where(total == 0, 1, total).astype(mass.dtype))
 
     def top(self, scores: Array) -> Array:
         """The largest score of each row, zero where there is none."""

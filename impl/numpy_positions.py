@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from gnomon.impl.numpy_operations import Array, NumpyOperations, wide
+from gnomon.impl.tape import asarray
 from gnomon.spec.configuration import Scaling
 
 
@@ -19,16 +20,16 @@ class NumpyPositions(NumpyOperations):
         inner = wide(x)
         centred = inner - self.mean(inner)
         scaled = self.normed(centred, self.spread(self.variance(centred), eps)) * wide(weight)
-        return np.asarray(scaled if bias is None else scaled + wide(bias), x.dtype)
+        return asarray(scaled if bias is None else scaled + wide(bias), x.dtype)
 
     def rms_norm(self, x: Array, weight: Array, *, eps: float) -> Array:
         """x/√(mean square + ε)·weight over the features."""
         inner = wide(x)
-        return np.asarray(self.normed(inner, self.spread(self.mean_square(inner), eps)) * wide(weight), x.dtype)
+        return asarray(self.normed(inner, self.spread(self.mean_square(inner), eps)) * wide(weight), x.dtype)
 
     def mean(self, x: Array) -> Array:
         """The mean over the features."""
-        return np.asarray(x.mean(-1, keepdims=True), x.dtype)
+        return asarray(x.mean(-1, keepdims=True), x.dtype)
 
     def variance(self, centred: Array) -> Array:
         """The mean of the squares of what is left over the mean."""
@@ -40,11 +41,11 @@ class NumpyPositions(NumpyOperations):
 
     def spread(self, mean_square: Array, eps: float) -> Array:
         """√(mean square + ε)."""
-        return np.asarray(np.sqrt(mean_square + mean_square.dtype.type(eps)))
+        return asarray(np.sqrt(mean_square + mean_square.dtype.type(eps)))
 
     def normed(self, x: Array, spread: Array) -> Array:
         """The row over its spread."""
-        return np.asarray(x / spread)
+        return asarray(x / spread)
 
     # Look-ups.
 
@@ -52,7 +53,7 @@ class NumpyPositions(NumpyOperations):
         """The rows that the ids name; one outside the table is an error."""
         if ids.size and not (ids.min() >= 0 and ids.max() < len(table)):
             raise IndexError(f"ids from {ids.min()} to {ids.max()} in a table of {len(table)} rows")
-        return np.asarray(table[ids])
+        return asarray(table[ids])
 
     # Rotary positions.
 
@@ -88,7 +89,7 @@ class NumpyPositions(NumpyOperations):
 
     def inverse_powers(self, width: int, base: float) -> Array:
         """base^(−2i/width) for every pair."""
-        return np.asarray(base ** -(np.arange(0, width, 2) / width))
+        return asarray(base ** -(np.arange(0, width, 2) / width))
 
     def stretched(self, plain: Array, width: int, base: float, scaling: Scaling, length: int) -> Array:
         """The frequencies under the declared scaling."""
@@ -98,7 +99,7 @@ class NumpyPositions(NumpyOperations):
             ratio = scaling.factor if scaling.kind == "ntk" else self.grown(scaling, length)
             return self.inverse_powers(width, self.raised_base(base, width, ratio))
         kept = self.kept(plain, width, base, scaling)
-        return np.asarray(plain * kept + plain / scaling.factor * (1 - kept))
+        return asarray(plain * kept + plain / scaling.factor * (1 - kept))
 
     def grown(self, scaling: Scaling, length: int) -> float:
         """The ratio that grows with the length of the sequence, from the original one on."""
@@ -133,7 +134,7 @@ class NumpyPositions(NumpyOperations):
 
     def angles(self, positions: Array, frequencies: Array) -> Array:
         """position·frequency, `[..., 1, time, pairs]`."""
-        return np.asarray(positions[..., None, :, None].astype(frequencies.dtype) * frequencies)
+        return asarray(positions[..., None, :, None].astype(frequencies.dtype) * frequencies)
 
     def circle(self, angles: Array, factor: float) -> tuple[Array, Array]:
         """Cosine and sine of the angles, times the factor."""
@@ -170,7 +171,7 @@ class NumpyPositions(NumpyOperations):
 
     def sinusoidal_angles(self, positions: Array, width: int) -> Array:
         """position·10000^(−2i/width)."""
-        return np.asarray(positions[..., None] * self.inverse_powers(width, 10000.0))
+        return asarray(positions[..., None] * self.inverse_powers(width, 10000.0))
 
     def interleaved(self, sines: Array, cosines: Array) -> Array:
         """Sine and cosine of each frequency side by side."""
@@ -183,4 +184,4 @@ class NumpyPositions(NumpyOperations):
 
     def series(self, heads: int) -> Array:
         """The geometric series 2^(−8i/heads), i from 1."""
-        return np.asarray(2.0 ** (-8.0 * np.arange(1, heads + 1) / heads))
+        return asarray(2.0 ** (-8.0 * np.arange(1, heads + 1) / heads))

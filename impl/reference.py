@@ -3,7 +3,7 @@
 It is not the specification; it is one more implementation under test.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from gnomon.impl.initialisation import NumpyInitialisation
 from gnomon.impl.numpy_operations import Array, Parameters, wide
 from gnomon.impl.numpy_positions import NumpyPositions
 from gnomon.impl.reach import NumpyReach
+from gnomon.impl.tape import asarray, gradient, pull, recorded
 from gnomon.impl.traffic import Traffic
 from gnomon.spec.configuration import Configuration
 from gnomon.spec.conventions import Conventions
@@ -82,6 +83,12 @@ class NumpyReference(NumpyPositions, NumpyReach, Traffic, NumpyEvaluation, Numpy
             raise ValueError(f"parameters of another shape than the configuration's: {', '.join(missing)}")
         return Model(self, configuration, dict(parameters))
 
+    def vjp(self, operation: str, arrays: Sequence[Any], upstream: Array, **options: Any) -> list[Any]:
+        """The gradient of ⟨upstream, operation⟩ by every array, or by every one of a mapping; none by whole numbers."""
+        taken = [recorded(a) for a in arrays]
+        found = pull(getattr(self, operation)(*taken, **options), upstream)
+        return [gradient(a, found) for a in taken]
+
     def positions_of(self, tokens: Array, start: int) -> Array:
         """The positions of tokens that follow `start` others."""
         return np.broadcast_to(start + np.arange(tokens.shape[1]), tokens.shape)
@@ -139,7 +146,7 @@ class NumpyReference(NumpyPositions, NumpyReach, Traffic, NumpyEvaluation, Numpy
     def token_vectors(self, parameters: Parameters, tokens: Array, c: Configuration) -> Array:
         """The rows of the token table, times the root of the width where that is declared."""
         rows = self.embedding(parameters["token_embedding"], tokens)
-        return np.asarray(wide(rows) * wide(rows).dtype.type(c.width**0.5), rows.dtype) if c.embedding_scaled else rows
+        return asarray(wide(rows) * wide(rows).dtype.type(c.width**0.5), rows.dtype) if c.embedding_scaled else rows
 
     def position_rows(self, table: Array, p: Pass) -> Array:
         """The rows of the learned table for the positions."""
@@ -147,7 +154,7 @@ class NumpyReference(NumpyPositions, NumpyReach, Traffic, NumpyEvaluation, Numpy
 
     def added(self, stream: Array, contribution: Array) -> Array:
         """The stream with a contribution."""
-        return np.asarray(wide(stream) + wide(contribution), stream.dtype)
+        return asarray(wide(stream) + wide(contribution), stream.dtype)
 
     def final(self, stream: Array, parameters: Parameters, p: Pass) -> Array:
         """The stream after the last norm."""
@@ -156,9 +163,14 @@ class NumpyReference(NumpyPositions, NumpyReach, Traffic, NumpyEvaluation, Numpy
 
     def unembedded(self, final: Array, parameters: Parameters, c: Configuration) -> Array:
         """The logits, scaled and capped as declared."""
-        logits = self.linear(final, self.unembedding(parameters, c), parameters.get("unembedding_bias"))
+        rows, bias = self.scored_rows(c), parameters.get("unembedding_bias")
+        logits = self.linear(final, self.unembedding(parameters, c)[:rows], None if bias is None else bias[:rows])
         inner = wide(logits) * wide(logits).dtype.type(c.logit_scale)
         return self.cap(inner, c.logit_cap or None).astype(logits.dtype)
+
+    def scored_rows(self, c: Configuration) -> int:
+        """How many rows of the unembedding are given logits: those that stand for tokens."""
+        return c.vocabulary
 
     def unembedding(self, parameters: Parameters, c: Configuration) -> Array:
         """The unembedding: the token table where it is tied."""
@@ -289,7 +301,7 @@ class NumpyReference(NumpyPositions, NumpyReach, Traffic, NumpyEvaluation, Numpy
         """Minus slope times distance, `[batch, heads, queries, keys]`."""
         slopes = self.alibi_slopes(p.configuration.heads).astype(dtype)[:, None, None]
         behind = p.seen[:, None, None, :] - p.positions[:, None, :, None]
-        return np.asarray(slopes * behind.astype(dtype))
+        return asarray(slopes * behind.astype(dtype))
 
 
 @dataclass(eq=False)
@@ -315,6 +327,15 @@ class Model:
         seen = where if cache is None or cache.positions is None else np.concatenate([cache.positions, where], 1)
         p = Pass(self.configuration, where, seen, mask, cache, start, trace)
         return self.operations.forward(self.held, tokens, p)
+
+    def vjp(
+        self, tokens: Array, upstream: Array, *, positions: Array | None = None, mask: Array | None = None
+    ) -> Mapping[str, Array]:
+        """The gradient of ⟨upstream, output⟩ by every parameter."""
+        taken = recorded(self.held)
+        out = Model(self.operations, self.configuration, taken)(tokens, positions=positions, mask=mask)
+        found: Mapping[str, Array] = gradient(taken, pull(out, upstream))
+        return found
 
     def new_cache(self) -> Cache:
         """An empty cache."""
