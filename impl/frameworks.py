@@ -1,6 +1,6 @@
 """Arrays across frameworks: exact float64 numbers in, the framework's own arrays out, and back without loss."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Literal
@@ -22,7 +22,8 @@ class Framework:
 
     give: an exact float64, boolean or integer array in the dtype of that name. take: the result as float64 (or
     boolean or integer) and the name of its dtype. arrange: the same numbers behind a non-contiguous view. products: the
-    dtypes of the matrix products that are computed while a call runs.
+    dtypes of the matrix products that are computed while a call runs. vjp: from a function of arrays and mappings of
+    them, its arguments and a gradient of its result to the gradients by the arguments, none by whole numbers.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Framework:
     take: Callable[[Any], tuple[Array, str]]
     arrange: Callable[[Any, str], Any] | None
     products: Callable[[Callable[[], object]], frozenset[str]] | None = None
+    vjp: Callable[[Callable[..., Any], list[Any], Any], list[Any]] | None = None
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
@@ -82,7 +84,39 @@ def _torch() -> Framework:
         return x[:1].expand(x.shape)
 
     torch.set_num_threads(1)
-    return Framework("torch", give, take, arrange, _torch_products)
+    return Framework("torch", give, take, arrange, _torch_products, _torch_vjp)
+
+
+def _torch_vjp(function: Callable[..., Any], arguments: list[Any], upstream: Any) -> list[Any]:
+    """What autograd gives; zeros by an argument on which, to its knowledge, nothing depends."""
+    import torch
+
+    taken = [_each(_torch_leaf, a) for a in arguments]
+    flat = [x for a in taken for x in (a.values() if isinstance(a, dict) else [a]) if x.requires_grad]
+    with torch.enable_grad():
+        out = function(*taken)
+    if not out.requires_grad:
+        raise NotImplementedError("it records no gradients")
+    found = iter(torch.autograd.grad(out, flat, upstream, allow_unused=True))
+
+    def gradient(x: Any) -> Any:
+        if not x.requires_grad:
+            return None
+        g = next(found)
+        return torch.zeros_like(x) if g is None else g
+
+    return [_each(gradient, a) for a in taken]
+
+
+def _torch_leaf(x: Any) -> Any:
+    return x.detach().requires_grad_() if x.dtype.is_floating_point else x
+
+
+def _each(function: Callable[[Any], Any], argument: Any) -> Any:
+    """The function of an array, or of each array of a mapping."""
+    if isinstance(argument, Mapping):
+        return {name: function(x) for name, x in argument.items()}
+    return function(argument)
 
 
 _TORCH_PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "mv", "addmv", "dot", "convolution", "_scaled_dot_product")
@@ -121,7 +155,18 @@ def _jax() -> Framework:
             raise NotAnArray(f"a {type(x).__name__} where a JAX array was due")
         return _exact(np.asarray(x)), str(x.dtype)
 
-    return Framework("jax", give, take, None)
+    def vjp(function: Callable[..., Any], arguments: list[Any], upstream: Any) -> list[Any]:
+        moving = [i for i, a in enumerate(arguments) if isinstance(a, Mapping) or a.dtype.kind not in "biu"]
+
+        def of_moving(*moved: Any) -> Any:
+            given = dict(zip(moving, moved, strict=True))
+            return function(*(given.get(i, a) for i, a in enumerate(arguments)))
+
+        back = jax.vjp(of_moving, *(arguments[i] for i in moving))[1]
+        found = dict(zip(moving, back(upstream), strict=True))
+        return [found.get(i) for i in range(len(arguments))]
+
+    return Framework("jax", give, take, None, vjp=vjp)
 
 
 def framework(name: str) -> Framework:

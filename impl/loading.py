@@ -45,13 +45,21 @@ OPERATIONS = (
     "model",
     "convolution",
     "recurrence",
+    "vjp",
     "evaluate",
+    "cross_entropy",
+    "next_token_loss",
+    "tempered",
     "initial_parameters",
     *COUNTS,
+    "tokeniser",
+    "train_byte_pairs",
+    "encode_byte_pairs",
 )
 # What an operation that takes any keyword is taken to have.
 _ATTENTION = {"mask", "causal", "window", "scale", "softcap", "sink", "bias", "heads", "kv_heads", "positions"}
-ANY_KEYWORD = frozenset(_ATTENTION | {"dilation", "kernel", "eps", "base", "rotary_width", "layout", "scaling"})
+_LOSS = {"ignore_index", "reduction", "temperature"}
+ANY_KEYWORD = frozenset(_ATTENTION | _LOSS | {"dilation", "kernel", "eps", "base", "rotary_width", "layout", "scaling"})
 _EXTRAS = {
     "torch": "torch",
     "jax": "jax",
@@ -66,6 +74,7 @@ _EXTRAS = {
     "x_transformers": "x-transformers",
     "transformer_lens": "transformer-lens",
     "torchtune": "torchtune",
+    "optax": "optax",
 }
 
 

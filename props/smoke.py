@@ -116,6 +116,9 @@ def _example(operation: str) -> Example:
         "rope": ((heads, np.arange(4)), {}, (1, 2, 4, 2)),
         "sinusoidal_positions": ((np.arange(3), 4), {}, (3, 4)),
         "alibi_slopes": ((3,), {}, (3,)),
+        "cross_entropy": ((x, np.arange(4)[None]), {}, ()),
+        "next_token_loss": ((x, np.arange(4)[None]), {}, ()),
+        "tempered": ((x,), {"temperature": 2.0}, (1, 4, 4)),
     }
     return calls.get(operation, ((x,), {}, (1, 4, 4)))
 
@@ -154,6 +157,11 @@ def _call(subject: Any, operation: str) -> None:
     elif operation == "evaluate":
         even = np.log(np.full((1, 2, 3), 1 / 3))
         subject.number(operation, lambda tokens: even, [np.array([0, 1, 2])], batch_size=1)
+    elif operation == "vjp":
+        x = np.arange(-8, 8).reshape(1, 4, 4) / 8.0
+        inner = next((o for o in ("linear", "softmax", "attention") if subject.offers(o)), "linear")
+        arrays = {"linear": (x, np.eye(4)), "softmax": (x,), "attention": (x[None], x[None], x[None])}[inner]
+        subject.vjp(inner, *arrays, upstream=np.ones(np.shape(arrays[0])))
     elif operation == "traffic":
         subject.count(operation, 8, 4, fast=256)
     elif operation in ("path_length", "operation_count"):

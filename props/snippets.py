@@ -1,6 +1,7 @@
 """What a failure says: the comparison, the case, the mistake it looks like, a line that replays it, and code."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from gnomon.props.subject import Call, Subject
 from gnomon.spec.parameters import parameter_count
 
 _SMALL = 1_000_000  # parameters; faults of all clauses are tried on no larger model
+_VJP = "vjp of "  # before the operation, in a call that asks for gradients
 _LONGEST_LITERAL = 4096  # numbers in one array of a snippet; a shrunk case stays far below
 
 
@@ -86,6 +88,8 @@ def snippet(prop: Property, subject: Subject, what: Comparison | str) -> str:
         return _of_fixed(subject, subject.fixed, call, what)
     if any(np.size(a) > _LONGEST_LITERAL for a in _numbers(call)):
         return ""
+    if call.operation.startswith(_VJP):
+        return _of_gradient(subject, call, what)
     target = f"{call.operation}  # by the path {call.path!r}" if call.path else call.operation
     lines = [*_imports(subject, call), ""]
     lines += [f"{name} = {_literal(subject, value)}" for name, value in _named(subject, call)]
@@ -96,6 +100,31 @@ def snippet(prop: Property, subject: Subject, what: Comparison | str) -> str:
         target, positional = f"{target}({', '.join(positional[:2])})", positional[2:]
     arguments = ", ".join([*positional, *(f"{renamed.get(n, n)}={n}" for n in rest)])
     return "\n".join([*lines, f"print({target}({arguments}))" if not call.path else f"# {target}", f"# {what}"])
+
+
+def _of_gradient(subject: Subject, call: Call, what: Comparison | str) -> str:
+    """The same for a gradient, by the implementation's own `vjp` or as its framework differentiates."""
+    if call.path:
+        return ""
+    plain = Call(call.operation.removeprefix(_VJP), call.arrays[:-1], call.options)
+    own = replace(plain, operation="vjp") if "vjp" in subject.implementation.operations else plain
+    given = [*_named(subject, plain), ("upstream", call.arrays[-1])]
+    made = [f"{name} = {_literal(subject, value)}" for name, value in given]
+    return "\n".join([*_imports(subject, own), "", *made, *_differentiated(subject, plain), f"# {what}"])
+
+
+def _differentiated(subject: Subject, call: Call) -> list[str]:
+    named, renamed = _named(subject, call), subject.implementation.declaration.keywords
+    names = [n for n, _ in named[: len(call.arrays)]]
+    options = "".join(f", {renamed.get(n, n)}={n}" for n, _ in named[len(names) :])
+    listed, operation = ", ".join(names), call.operation
+    if "vjp" in subject.implementation.operations:
+        return [f"print(vjp({operation!r}, [{listed}], upstream{options}))"]
+    if subject.framework.name == "jax":
+        return ["import jax", f"print(jax.vjp(lambda {listed}: {operation}({listed}{options}), {listed})[1](upstream))"]
+    leaves = [f"{n}.requires_grad_()" for n, a in named[: len(names)] if np.asarray(a).dtype.kind == "f"]
+    grads = ", ".join(f"{leaf.partition('.')[0]}.grad" for leaf in leaves)
+    return [*leaves, f"{operation}({listed}{options}).backward(upstream)", f"print({grads})"]
 
 
 def _of_fixed(subject: Subject, held: Held, call: Call, what: Comparison | str) -> str:

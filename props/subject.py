@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from operator import index
 from typing import Any
 
@@ -174,6 +174,39 @@ class Subject:
         self.calls.append(Call(operation, arrays, given, path, view))
         handed = [self.hand(a, view) for a in arrays]
         return self.invoke(operation, handed, {n: self.hand_option(n, v) for n, v in given.items()}, shape, path)
+
+    def vjp(self, operation: str, *arrays: Any, upstream: Floats, path: str | None = None, **options: Any) -> list[Any]:
+        """The gradient of ⟨upstream, operation⟩ by every array, or by each of a mapping; none by whole numbers.
+
+        By its own `vjp`, where it has one, and else by its framework's way of differentiating the operation.
+        """
+        given = {name: value for name, value in options.items() if value is not None and value is not False}
+        self.require(operation, *given)
+        self.calls.append(Call(f"vjp of {operation}", (*arrays, upstream), given, path))
+        handed, above = [self.hand(a) for a in arrays], self.hand(upstream)
+        renamed = self.implementation.declaration.keywords
+        named = {renamed.get(n, n): self.hand_option(n, v) for n, v in given.items()}
+        found = self._pulled(operation, path, handed, above, named)
+        return [self._gradient(operation, g, a) for g, a in zip(found, arrays, strict=True)]
+
+    def _pulled(
+        self, operation: str, path: str | None, handed: list[Any], above: Any, named: Mapping[str, Any]
+    ) -> list[Any]:
+        own, what = self.implementation.operations.get("vjp"), f"the gradient of {operation}"
+        if own is not None and path is None:
+            return list(guarded(what, own, [operation, handed, above], named))
+        if own is not None or self.framework.vjp is None:
+            raise Declined(f"{LACKS} vjp, and {self.framework.name} can not differentiate its {operation}")
+        function = partial(self.function(operation, path), **named)
+        return list(guarded(what, self.framework.vjp, [function, handed, above], {}))
+
+    def _gradient(self, operation: str, found: Any, by: Any) -> Any:
+        """A gradient as exact numbers, of the shape and dtype of what it is by."""
+        if isinstance(by, Mapping):
+            return {name: self._gradient(operation, found[name], x) for name, x in by.items()}
+        if np.asarray(by).dtype.kind in "biu":
+            return None
+        return self.taken(f"the gradient of {operation}", found, np.shape(by))
 
     def invoke(
         self, operation: str, arrays: list[Any], options: Mapping[str, Any], shape: Shape, path: str | None
