@@ -11,11 +11,14 @@ import numpy as np
 
 from gnomon.impl.declaration import Declaration
 from gnomon.impl.evaluation import NumpyEvaluation
+from gnomon.impl.formats import NumpyFormats
 from gnomon.impl.initialisation import NumpyInitialisation
+from gnomon.impl.losses import NumpyLosses
 from gnomon.impl.numpy_operations import Array, Parameters, wide
 from gnomon.impl.numpy_positions import NumpyPositions
 from gnomon.impl.reach import NumpyReach
 from gnomon.impl.tape import asarray, gradient, pull, recorded
+from gnomon.impl.tokenising import NumpyTokenising
 from gnomon.impl.traffic import Traffic
 from gnomon.spec.configuration import Configuration
 from gnomon.spec.conventions import Conventions
@@ -60,7 +63,9 @@ class Pass:
         return value
 
 
-class NumpyReference(NumpyPositions, NumpyReach, Traffic, NumpyEvaluation, NumpyInitialisation):
+class NumpyReference(
+    NumpyPositions, NumpyReach, Traffic, NumpyEvaluation, NumpyInitialisation, NumpyTokenising, NumpyLosses, NumpyFormats
+):
     """The whole model in NumPy; 16-bit arguments are computed in float32."""
 
     declaration = Declaration(
@@ -68,7 +73,13 @@ class NumpyReference(NumpyPositions, NumpyReach, Traffic, NumpyEvaluation, Numpy
         dtypes=("float64", "float32", "bfloat16", "float16"),
         sites=frozenset({"out", "hidden", "stream", "logits", "biased"}),
         conventions=Conventions(
-            alignment="bottom-right", empty_row="zeros", masked_key="blocked", masked_value="leaks"
+            alignment="bottom-right",
+            empty_row="zeros",
+            masked_key="blocked",
+            masked_value="leaks",
+            all_ignored="zero",
+            e4m3fn_overflow="nan",
+            e5m2_overflow="infinity",
         ),
         paths={"attention": {"weights read off": "attention_by_weights"}},
         memory="quadratic",

@@ -131,7 +131,14 @@ class Box:
         missing = sorted(set(options) - _keywords(self.handle))
         if missing:
             raise Declined(f"its model takes no {', '.join(missing)}")
-        return self.subject.taken("model", guarded("model", self.handle, [ids], options), (*shape, self.width))
+        out = guarded("model", self.handle, [ids], options)
+        return self.subject.taken("model", out, (*shape, self._columns(out)))
+
+    def _columns(self, out: Any) -> int:
+        """How many numbers are due for a token: with those of padding rows where it gives them as well."""
+        c = self.configuration
+        scored = c.padding_rows and c.output == "logits" and tuple(np.shape(out))[-1:] == (c.rows,)
+        return c.rows if scored else self.width
 
     def offers(self, *options: str) -> bool:
         """Whether its calls take these keywords."""

@@ -11,9 +11,11 @@ from gnomon.props.model_cases import ModelCase, model_cases
 from gnomon.props.outcome import Declined
 from gnomon.props.property import checks
 from gnomon.props.subject import Subject
+from gnomon.props.test_masks_model import padded
 from gnomon.spec import order as spec
 from gnomon.spec.blackbox import moved
 from gnomon.spec.configuration import Configuration
+from gnomon.spec.families import LEARNED
 from gnomon.spec.model import Tokens
 
 Comparisons = Iterator[Comparison]
@@ -107,8 +109,13 @@ def tabled(c: Configuration) -> bool:
     return c.position_kind in ("learned", "sinusoidal", "alibi")
 
 
-@checks(spec.POSITION_TABLES, model_cases(tabled, layers=1), needs=MODEL, mistakes=(), share=0.5)
+@checks(spec.POSITION_TABLES, model_cases(tabled, layers=1, favour=LEARNED), needs=MODEL)
 def position_tables_in_a_model(subject: Subject, case: ModelCase) -> Comparisons:
-    """At positions that the caller gives, learned rows, sinusoids and slopes are those declared."""
+    """At positions that the caller gives, beside padding too, learned rows, sinusoids and slopes are those declared."""
+    model = box(subject, case)
+    if case.seed % 2 and model.offers("positions", "mask"):
+        given, *_ = padded(case, left=True)
+        yield from equals("output beside padding on the left", model.run(given), np.asarray(given.mask))
+        return
     start = np.random.default_rng((case.seed, 16)).integers(0, 8, (case.batch, 1))
-    yield from equals("output", box(subject, case).run(Input(case.tokens(), start + np.arange(case.time))))
+    yield from equals("output", model.run(Input(case.tokens(), start + np.arange(case.time))))

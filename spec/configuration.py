@@ -46,7 +46,8 @@ class Rotary:
 class Configuration:
     """What fixes a model up to its parameters; the defaults are those of a Llama.
 
-    vocabulary: rows of the token table. kv_heads: heads of keys and values. head_width need not be width/heads.
+    vocabulary: how many tokens there are. padding_rows: rows of the token table, and of an unembedding, that follow
+    theirs and stand for no token. kv_heads: heads of keys and values. head_width need not be width/heads.
     gated: a third matrix in the feed-forward network. norms: how many a block has; placement: where they stand.
     parallel: attention and network read the same stream, through one norm each or one for both. norm_offset: gains
     are 1 + weight. norm_shift: LayerNorm has a shift. query_key_norm: an RMS norm of each head's query and key, or of
@@ -99,10 +100,16 @@ class Configuration:
     output: Literal["logits", "stream"] = "logits"
     pooler: bool = False
     decoder_layers: int = 0
+    padding_rows: int = 0
 
     def __post_init__(self) -> None:
         if (self.norms == 4) != (self.placement == "sandwich"):
             raise ValueError("a block has four norms where they stand before and after its sublayers, and only there")
+
+    @property
+    def rows(self) -> int:
+        """Rows of the token table, and of an unembedding."""
+        return self.vocabulary + self.padding_rows
 
     @property
     def rotated(self) -> int:

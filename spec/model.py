@@ -88,9 +88,10 @@ def permitted(c: Configuration, layer: int, time: int, mask: Mask | None) -> Mas
 
 
 def unembedded(E: Evaluator, c: Configuration, parameters: Mapping[str, Any], final: Quantity) -> Quantity:
-    """The product with the unembedding, then the declared scale, then the declared cap."""
-    table = parameters["token_embedding" if c.tied else "unembedding_weight"]
-    logits = linear(E, final, table, parameters.get("unembedding_bias"))
+    """The product with the rows that stand for tokens, then the declared scale, then the declared cap."""
+    table = parameters["token_embedding" if c.tied else "unembedding_weight"][: c.vocabulary]
+    bias = parameters["unembedding_bias"][: c.vocabulary] if c.unembedding_bias else None
+    logits = linear(E, final, table, bias)
     if c.logit_scale != 1:
         logits = E.store(logits * E.constant(exactly(c.logit_scale)), "logits")
     if c.logit_cap:

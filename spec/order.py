@@ -8,7 +8,7 @@ import numpy as np
 from gnomon.spec.attention import ATTENTION
 from gnomon.spec.card import Clause, Kind, Level, Mistake, Proposition
 from gnomon.spec.evaluators import Evaluator, Floats, Quantity
-from gnomon.spec.families import POSITIONED
+from gnomon.spec.families import LEARNED, POSITIONED
 
 LIBRARY = 4.0  # roundoffs of a power, as of every library function
 
@@ -182,16 +182,30 @@ SLOPES_FROM_ONE = Mistake(
     seen=("a small public project (2026)",),
     bugs=("B066",),
 )
+OFFSET_BY_PADDING = Mistake(
+    "offset-by-padding",
+    "rows of the learned table are counted from the first column though the row begins with padding",
+    "right for the longest row of a batch; a shorter one stands too far back",
+    families=LEARNED,
+    whole=True,
+)
+OFFSET_OF_THE_PADDING = Mistake(
+    "offset-of-the-padding",
+    "the rows that a table reserves for padding are counted once more for every token beside padding",
+    "a row gets other positions as soon as it is batched with a longer one",
+    families=("opt",),
+    whole=True,
+)
 POSITION_TABLES = Clause(
     proposition=ORDER,
     number="VI.1.5",
     slug="position-tables",
-    statement="Learned positions are rows of a table at the declared offset; the slopes of a linear bias are the "
+    statement="Learned positions are rows of a table at the declared offset, beside padding too; the slopes of a linear bias are the "
     "declared geometric series, for numbers of heads that are no powers of two as well.",
     formula=r"m_i = 2^{-8i/n},\ n = 2^{\lfloor\log_2 h\rfloor};\qquad m_{n+i} = 2^{-4(2i-1)/n}",
     kind=Kind.BOUND,
     level=(Level.OP, Level.MODEL),
-    mistakes=(NEXT_POWER_OF_TWO, ONE_SERIES, SLOPES_FROM_ONE),
+    mistakes=(NEXT_POWER_OF_TWO, ONE_SERIES, SLOPES_FROM_ONE, OFFSET_BY_PADDING, OFFSET_OF_THE_PADDING),
 )
 
 POSITIONS_IGNORED = Mistake(

@@ -58,12 +58,12 @@ def block_parameters(c: Configuration) -> int:
 
 def embedding_parameters(c: Configuration) -> int:
     """The tables of tokens, positions and segments, with their norm."""
-    return (c.vocabulary + c.positions + c.segments) * c.width + norm_parameters(c) * c.embedding_norm
+    return (c.rows + c.positions + c.segments) * c.width + norm_parameters(c) * c.embedding_norm
 
 
 def head_parameters(c: Configuration) -> int:
     """What follows the blocks: the final norm, an unembedding where there are logits and it is not tied, a pooler."""
-    unembedding = c.vocabulary * (c.width * (not c.tied) + c.unembedding_bias) * (c.output == "logits")
+    unembedding = c.rows * (c.width * (not c.tied) + c.unembedding_bias) * (c.output == "logits")
     return norm_parameters(c) * c.final_norm + unembedding + (c.width + 1) * c.width * c.pooler
 
 

@@ -17,7 +17,7 @@ def parameter_shapes(c: Configuration) -> Shapes:
 
 def embedding_shapes(c: Configuration) -> Shapes:
     """The tables, and the norm on their sum."""
-    tables = {"token": c.vocabulary, "position": c.positions, "segment": c.segments}
+    tables = {"token": c.rows, "position": c.positions, "segment": c.segments}
     shapes: Shapes = {f"{name}_embedding": (rows, c.width) for name, rows in tables.items() if rows}
     return shapes | (norm_shapes(c, "embedding_norm") if c.embedding_norm else {})
 
@@ -64,9 +64,9 @@ def head_shapes(c: Configuration) -> Shapes:
     """What follows the blocks."""
     shapes = norm_shapes(c, "final_norm") if c.final_norm else {}
     if c.output == "logits" and not c.tied:
-        shapes["unembedding_weight"] = (c.vocabulary, c.width)
+        shapes["unembedding_weight"] = (c.rows, c.width)
     if c.output == "logits" and c.unembedding_bias:
-        shapes["unembedding_bias"] = (c.vocabulary,)
+        shapes["unembedding_bias"] = (c.rows,)
     return shapes | (_linear("pooler", c.width, c.width, True) if c.pooler else {})
 
 

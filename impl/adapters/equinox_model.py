@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from gnomon.impl.adapters.equinox_attention import ACTIVATIONS, holding, layer
-from gnomon.impl.adapters.model_parts import absent, of_layer
+from gnomon.impl.adapters.model_parts import absent, of_layer, require_unpadded
 from gnomon.impl.declaration import Declaration
 from gnomon.spec.configuration import Configuration
 
@@ -23,6 +23,7 @@ Parameters = Mapping[str, Array]
 
 def require_layers(c: Configuration) -> None:
     """Nothing, if there are layers for it."""
+    require_unpadded(LIBRARY, c)
     if c.rotated and (c.rotary.layout != "half" or c.rotary.scaling):
         raise NotImplementedError("equinox.nn.RotaryPositionalEmbedding pairs halves and scales nothing")
     if c.position_kind == "alibi" or c.score_cap or c.score_divisor:

@@ -28,6 +28,12 @@ def require(library: str, configuration: Configuration, like: str, *free: str, *
             raise NotImplementedError(f"{library} has no model whose {name} is {given!r}")
 
 
+def require_unpadded(library: str, c: Configuration) -> None:
+    """Nothing, if every row of the table stands for a token."""
+    if c.padding_rows:
+        raise NotImplementedError(f"{library} has no model whose padding_rows is {c.padding_rows!r}")
+
+
 def require_square(library: str, c: Configuration) -> None:
     """Nothing, if the heads together are as wide as the stream."""
     if c.heads * c.head_width != c.width:

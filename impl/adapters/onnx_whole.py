@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from gnomon.impl.adapters.onnx_graphs import Variant
+from gnomon.impl.adapters.model_parts import require_unpadded
 from gnomon.impl.adapters.onnx_models import Array
 from gnomon.spec.configuration import Configuration
 
@@ -46,6 +47,7 @@ class Bare:
     traced = False
 
     def __init__(self, load: Load, configuration: Configuration, parameters: Mapping[str, Array]) -> None:
+        require_unpadded("ONNX", configuration)
         if configuration.rotated and configuration.rotary.scaling:
             raise NotImplementedError("no ONNX operator scales rotary angles")
         if configuration.position_kind == "alibi":
