@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 from gnomon.spec.bounds import round_to
 from gnomon.spec.configuration import CONFIGURATIONS, Configuration, Rotary, Scaling
+from gnomon.spec.descent import CURVES, METHODS
 from gnomon.spec.evaluators import Floats, Mask
 from gnomon.spec.families import FAMILIES
+from gnomon.spec.formats import LAYOUTS as BIT_LAYOUTS
 from gnomon.spec.linear import ACTIVATIONS
 from gnomon.spec.precision import Format
 
@@ -81,14 +83,17 @@ def _field(name: str, default: Any, text: str) -> Any:
             "activation": ACTIVATIONS,
             "name": ("", *CONFIGURATIONS),
             "family": FAMILIES,
+            "format": tuple(BIT_LAYOUTS),
             "layout": LAYOUTS,
             "scaling": ("", *SCALINGS),
+            "method": METHODS,
+            "curve": CURVES,
         }
         known: tuple[str, ...] = tuple(words[name])
         if text not in known:
             raise ValueError(f"{name} is one of {', '.join(known)}")
         return text
-    least = 0 if name in ("seed", "window", "widened") else 1
+    least = 0 if name in ("seed", "window", "widened", "spoilt") else 1
     if int(text) < least:
         raise ValueError(f"{name} is at least {least}")
     return int(text)
@@ -683,9 +688,11 @@ KINDS: tuple[type[Case], ...] = (
 
 def kinds() -> dict[str, type[Case]]:
     """Every kind of case, by the word that it prints first."""
+    from gnomon.props.format_cases import FORMAT_KINDS
+    from gnomon.props.loss_cases import LossCase
     from gnomon.props.model_cases import FixedCase, ModelCase
 
-    return {c.__name__.removesuffix("Case").lower(): c for c in (*KINDS, ModelCase, FixedCase)}
+    return {c.__name__.removesuffix("Case").lower(): c for c in (*KINDS, *FORMAT_KINDS, LossCase, ModelCase, FixedCase)}
 
 
 def read_case(text: str) -> Case:

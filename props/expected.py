@@ -12,6 +12,7 @@ from gnomon.spec import attention as attention_spec
 from gnomon.spec import embedding as embedding_spec
 from gnomon.spec import heads as heads_spec
 from gnomon.spec import linear as linear_spec
+from gnomon.spec import loss as loss_spec
 from gnomon.spec import masks, norms
 from gnomon.spec import order as order_spec
 from gnomon.spec import reach as reach_spec
@@ -224,3 +225,18 @@ def convolution(subject: Subject, x: Floats, weight: Floats, bias: Floats | None
 def recurrence(subject: Subject, x: Floats, weight: Floats) -> Expected:
     """What a linear recurrence is due."""
     return expected(reach_spec.recurrence(bounds(subject), x, weight))
+
+
+def cross_entropy(subject: Subject, logits: Floats, targets: Any, **options: Any) -> Expected:
+    """What a cross-entropy is due."""
+    return expected(loss_spec.cross_entropy(bounds(subject), logits, targets, **options))
+
+
+def next_token_loss(subject: Subject, logits: Floats, tokens: Any, **options: Any) -> Expected:
+    """What the loss of next tokens is due."""
+    return expected(loss_spec.next_token_loss(bounds(subject), logits, tokens, **options))
+
+
+def tempered(subject: Subject, logits: Floats, temperature: float) -> Expected:
+    """What tempered probabilities are due."""
+    return expected(loss_spec.tempered(bounds(subject), logits, temperature))

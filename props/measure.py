@@ -8,7 +8,9 @@ import numpy as np
 
 from gnomon.props.outcome import Declined
 from gnomon.props.subject import Subject
+from gnomon.spec.bounds import round_to
 from gnomon.spec.evaluators import Floats
+from gnomon.spec.formats import E4M3FN, E5M2, LAYOUTS, Layout
 
 OTHER = "other"  # none of the choices: what was seen fits no convention
 
@@ -132,6 +134,46 @@ def sinusoids(subject: Subject) -> str:
     return min(near, key=lambda name: float(np.abs(code[1] - near[name])))
 
 
+def all_ignored(subject: Subject) -> str:
+    """The mean loss of a single target that is ignored."""
+    loss = subject.call("cross_entropy", np.zeros((1, 2)), np.array([-100]), shape=(), ignore_index=-100)
+    return "nan" if np.isnan(loss) else "zero" if loss == 0 else OTHER
+
+
+def _cast(subject: Subject, x: float, layout: Layout) -> float:
+    """One number in the format and back."""
+    return float(subject.call("rounded", np.array([x]), shape=(1,), format=layout.name)[0])
+
+
+def narrowing(subject: Subject) -> str:
+    """Whether a number a little above a midpoint goes up in every format, or down in some by way of float32."""
+    if subject.dtype != "float64":
+        raise Declined(f"{subject.dtype} is not wider than float32")
+    points = {f: 1 + 2.0 ** (-1 - f.fraction_bits) for f in LAYOUTS.values()}  # the lower neighbour is even
+    up = [_cast(subject, point + 2.0**-40, f) > point for f, point in points.items()]
+    return "once" if all(up) else "twice"
+
+
+def subnormals(subject: Subject) -> str:
+    """Whether the smallest number of every format that the dtype can hold comes back."""
+    form = subject.precision.storage
+    held = [f for f in LAYOUTS.values() if round_to(np.array(f.smallest), form) == f.smallest]
+    seen = [_cast(subject, f.smallest, f) / f.smallest for f in held]
+    return "kept" if set(seen) == {1.0} else "flushed" if set(seen) <= {0.0, 1.0} else OTHER
+
+
+def e4m3fn_overflow(subject: Subject) -> str:
+    """What becomes of 512, where 448 is the largest number."""
+    seen = _cast(subject, 512.0, E4M3FN)
+    return "nan" if np.isnan(seen) else "saturates" if seen == E4M3FN.largest else OTHER
+
+
+def e5m2_overflow(subject: Subject) -> str:
+    """What becomes of 63488, where 57344 is the largest number."""
+    seen = _cast(subject, 63488.0, E5M2)
+    return "infinity" if seen == np.inf else "saturates" if seen == E5M2.largest else OTHER
+
+
 def log_ratio(subject: Subject, width: int) -> float:
     """The scale, measured as half the log-ratio of the weights of two keys whose products differ by two."""
     query, key = np.zeros((1, 1, 1, width)), np.zeros((1, 1, width, width))
@@ -163,6 +205,11 @@ MEASUREMENTS: Mapping[str, Callable[[Subject], str]] = MappingProxyType(
         "rotary_layout": rotary_layout,
         "rotation": rotation,
         "sinusoids": sinusoids,
+        "all_ignored": all_ignored,
+        "narrowing": narrowing,
+        "subnormals": subnormals,
+        "e4m3fn_overflow": e4m3fn_overflow,
+        "e5m2_overflow": e5m2_overflow,
     }
 )
 

@@ -116,6 +116,10 @@ def _example(operation: str) -> Example:
         "rope": ((heads, np.arange(4)), {}, (1, 2, 4, 2)),
         "sinusoidal_positions": ((np.arange(3), 4), {}, (3, 4)),
         "alibi_slopes": ((3,), {}, (3,)),
+        "rounded": ((x,), {"format": "float16"}, (1, 4, 4)),
+        "total": ((x,), {}, (1, 4)),
+        "dropout": ((x,), {"share": 0.5, "seed": 0}, (1, 4, 4)),
+        "master_step": ((weight, weight), {"rate": 0.5, "steps": 1}, (4, 4)),
         "cross_entropy": ((x, np.arange(4)[None]), {}, ()),
         "next_token_loss": ((x, np.arange(4)[None]), {}, ()),
         "tempered": ((x,), {"temperature": 2.0}, (1, 4, 4)),
@@ -166,12 +170,28 @@ def _call(subject: Any, operation: str) -> None:
         subject.count(operation, 8, 4, fast=256)
     elif operation in ("path_length", "operation_count"):
         subject.count(operation, "attention", *((8,) if operation == "path_length" else (8, 4)))
+    elif operation in ("checkpointed_dropout", "loss_scaler", "share_under_floor"):
+        call_formats(subject, operation)
     elif operation in COUNTS:
         lengths = () if operation in ("parameter_count", "crossing_length") else (8,)
         subject.count(operation, CONFIGURATIONS["gpt2"], *lengths)
     else:
         arrays, options, shape = _example(operation)
         subject.call(operation, *arrays, shape=shape, **options)
+
+
+def call_formats(subject: Any, operation: str) -> None:
+    """A small case of what takes or gives more than arrays."""
+    from gnomon.props.format_cases import DropoutCase, ScalerCase, Scaler, checkpointed
+
+    if operation == "checkpointed_dropout":
+        checkpointed(subject, DropoutCase(width=2), None)
+    elif operation == "loss_scaler":
+        case = ScalerCase()
+        Scaler(subject, case.tensors(0), rate=case.rate, scale=1024.0).step(case.tensors(1))
+    else:
+        gradients = subject.hand({"weight": np.ones((2, 2))})
+        subject.number(operation, gradients, format="float16", scale=1.0)
 
 
 def _call_model(subject: Any, operation: str) -> None:

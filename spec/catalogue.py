@@ -22,6 +22,8 @@ TOPICS = (
     "reach",
     "context",
     "evaluation",
+    "formats",
+    "loss",
 )
 
 for _topic in TOPICS:

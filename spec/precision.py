@@ -40,7 +40,8 @@ FORMATS: Mapping[str, Format] = MappingProxyType({f.name: f for f in (FLOAT64, F
 
 # Places where a 16-bit implementation may round an intermediate to storage. `probs` and `out` are rounded
 # by every fused kernel; the others only where the steps are written out one by one; `steps` are those inside an
-# activation.
+# activation, `normaliser` the sum of exponentials under a logarithm and that logarithm, `losses` a running sum of them;
+# `moment` is what an optimiser keeps, `update` a number on the way to its step.
 FUSED = frozenset({"probs", "out"})
 EAGER = FUSED | {
     "prescale",
@@ -56,13 +57,20 @@ EAGER = FUSED | {
     "turned",
     "stream",
     "logits",
+    "logprobs",
+    "losses",
+    "moment",
+    "update",
 }
 # Not a place that rounds but a way to compute, in any format: a sigmoid of absolute instead of relative accuracy,
 # as from (1 + tanh(x/2))/2, which has no correct digit far below zero.
 ABSOLUTE_SIGMOID = "absolute sigmoid"
 # Another: a variance from the mean of the squares less the square of the mean, which cancels in rows far from zero.
 ONE_PASS = "one-pass variance"
-EVERYWHERE = EAGER | {"shifted", "exps", "expsum", "steps"}
+# And a third: bias corrections 1 − β^t from a β and a power in the arithmetic, where float64 is usual; they lose the
+# digits that β^t shares with one.
+ROUGH_POWERS = "bias corrections in the arithmetic"
+EVERYWHERE = EAGER | {"shifted", "exps", "expsum", "steps", "normaliser", ROUGH_POWERS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,9 +11,11 @@ from gnomon.spec.scale import MEASURED_SCALE
 
 OPERATIONS = (
     "linear, relu, gelu, gelu_tanh, silu, softmax, attention, multi_head_attention, feed_forward, embedding, "
-    "layer_norm, rms_norm, rope, sinusoidal_positions, alibi_slopes, block, model, convolution, recurrence, "
-    "vjp, evaluate, cross_entropy, next_token_loss, tempered, initial_parameters, parameter_count, score_bytes, cache_bytes, crossing_length, path_length, "
-    "operation_count, traffic"
+    "layer_norm, rms_norm, rope, sinusoidal_positions, alibi_slopes, block, model, convolution, recurrence, vjp, "
+    "evaluate, cross_entropy, next_token_loss, tempered, initial_parameters, rounded, total, dropout, "
+    "checkpointed_dropout, loss_scaler, master_step, share_under_floor, parameter_count, score_bytes, "
+    "cache_bytes, crossing_length, path_length, operation_count, traffic, tokeniser, train_byte_pairs, "
+    "encode_byte_pairs"
 )
 CLAUSES = ("--clause", "V.1.6", "--clause", "II.1.1")  # one of attention, one of the linear layer beside it
 SECONDS = 5  # the limit that the fixture sets
