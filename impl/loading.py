@@ -25,6 +25,19 @@ COUNTS = (
     "operation_count",
     "traffic",
 )
+# Of rows of a table and scores on them.
+TABLES = (
+    "split_rows",
+    "pipeline",
+    "protocol",
+    "score_record",
+    "compare_scores",
+    "gap",
+    "split_difference",
+    "token_windows",
+    "continuation_score",
+    "worksheet",
+)
 OPERATIONS = (
     "linear",
     "relu",
@@ -62,11 +75,14 @@ OPERATIONS = (
     "tokeniser",
     "train_byte_pairs",
     "encode_byte_pairs",
+    *TABLES,
 )
 # What an operation that takes any keyword is taken to have.
 _ATTENTION = {"mask", "causal", "window", "scale", "softcap", "sink", "bias", "heads", "kv_heads", "positions"}
 _LOSS = {"ignore_index", "reduction", "temperature"}
-ANY_KEYWORD = frozenset(_ATTENTION | _LOSS | {"dilation", "kernel", "eps", "base", "rotary_width", "layout", "scaling"})
+_TABLE = {"groups", "times", "labels", "equality", "parts", "seed", "stride", "start"}
+_OTHER = {"dilation", "kernel", "eps", "base", "rotary_width", "layout", "scaling"}
+ANY_KEYWORD = frozenset(_ATTENTION | _LOSS | _TABLE | _OTHER)
 _EXTRAS = {
     "torch": "torch",
     "jax": "jax",

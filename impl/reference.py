@@ -17,9 +17,12 @@ from gnomon.impl.losses import NumpyLosses
 from gnomon.impl.numpy_operations import Array, Parameters, wide
 from gnomon.impl.numpy_positions import NumpyPositions
 from gnomon.impl.reach import NumpyReach
+from gnomon.impl.scores import NumpyScores
+from gnomon.impl.splitting import NumpySplitting
 from gnomon.impl.tape import asarray, gradient, pull, recorded
 from gnomon.impl.tokenising import NumpyTokenising
 from gnomon.impl.traffic import Traffic
+from gnomon.impl.worksheet import NumpyWorksheet
 from gnomon.spec.configuration import Configuration
 from gnomon.spec.conventions import Conventions
 from gnomon.spec.shapes import parameter_shapes
@@ -64,7 +67,17 @@ class Pass:
 
 
 class NumpyReference(
-    NumpyPositions, NumpyReach, Traffic, NumpyEvaluation, NumpyInitialisation, NumpyTokenising, NumpyLosses, NumpyFormats
+    NumpyPositions,
+    NumpyReach,
+    Traffic,
+    NumpyEvaluation,
+    NumpyInitialisation,
+    NumpyTokenising,
+    NumpyLosses,
+    NumpyFormats,
+    NumpySplitting,
+    NumpyScores,
+    NumpyWorksheet,
 ):
     """The whole model in NumPy; 16-bit arguments are computed in float32."""
 

@@ -691,8 +691,10 @@ def kinds() -> dict[str, type[Case]]:
     from gnomon.props.format_cases import FORMAT_KINDS
     from gnomon.props.loss_cases import LossCase
     from gnomon.props.model_cases import FixedCase, ModelCase
+    from gnomon.props.tokenising import BytePairCase, TextCase
 
-    return {c.__name__.removesuffix("Case").lower(): c for c in (*KINDS, *FORMAT_KINDS, LossCase, ModelCase, FixedCase)}
+    more = (*FORMAT_KINDS, LossCase, ModelCase, FixedCase, TextCase, BytePairCase)
+    return {c.__name__.removesuffix("Case").lower(): c for c in (*KINDS, *more)}
 
 
 def read_case(text: str) -> Case:

@@ -172,6 +172,10 @@ def _call(subject: Any, operation: str) -> None:
         subject.count(operation, "attention", *((8,) if operation == "path_length" else (8, 4)))
     elif operation in ("checkpointed_dropout", "loss_scaler", "share_under_floor"):
         call_formats(subject, operation)
+    elif operation in ("tokeniser", "train_byte_pairs", "encode_byte_pairs"):
+        from gnomon.props.tokenising import try_out
+
+        try_out(subject, operation)
     elif operation in COUNTS:
         lengths = () if operation in ("parameter_count", "crossing_length") else (8,)
         subject.count(operation, CONFIGURATIONS["gpt2"], *lengths)

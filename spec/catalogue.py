@@ -21,6 +21,8 @@ TOPICS = (
     "block",
     "reach",
     "context",
+    "capacity",
+    "leakage",
     "evaluation",
     "formats",
     "loss",

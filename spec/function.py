@@ -216,6 +216,51 @@ EVERY_PATH = Clause(
     mistakes=(FALLBACK_WITHOUT_SCALE, FAST_PATH_READS_MASK_INVERTED, PATH_WITHOUT_WINDOW),
 )
 
+KEEP_FOR_DROP = Mistake(
+    "keep-share-for-share",
+    "the share to drop is taken for the share to keep",
+    "a network at 0.1 loses nine tenths of its activations and hardly learns",
+)
+SAME_MASK = Mistake(
+    "same-mask-every-call",
+    "every call drops the same entries, whatever the seed",
+    "the same units are dead in all of training and alive in evaluation",
+)
+SCALING_FORGOTTEN = Mistake(
+    "dropout-unscaled",
+    "what is kept is not divided by the share that is kept",
+    "activations are larger in evaluation than they were in training",
+)
+MASK_OF_A_ROW = Mistake(
+    "one-mask-for-all-rows",
+    "one mask is drawn and used for every row of the batch",
+    "rows lose the same units, so the noise does not average out over the batch",
+)
+ALL_DROPPED = Mistake(
+    "mask-never-filled",
+    "the mask is made and never filled, so that everything is dropped",
+    "in training the model stays at chance; evaluation does not show why",
+    seen=("a small public project (2026)",),
+    bugs=("B166",),
+)
+SEED_BY_ADDRESS = Mistake(
+    "seed-by-address",
+    "the generator is started from where the seed lies, not from the seed",
+    "the same seed gives another mask at every call, and nothing can be repeated",
+    seen=("facebookresearch/xformers#173 (2022)",),
+    bugs=("B164",),
+)
+DROPOUT = Clause(
+    proposition=FUNCTION,
+    number="I.1.9",
+    slug="dropout",
+    statement="Dropout, where it is on, drops the declared share, keeps the expectation, draws every entry by itself, "
+    "draws anew for another seed and repeats under the same one.",
+    formula=r"y_i = \frac{m_i x_i}{1-p},\quad m_i\sim\mathrm{Bernoulli}(1-p)",
+    kind=Kind.STAT,
+    mistakes=(KEEP_FOR_DROP, SAME_MASK, SCALING_FORGOTTEN, MASK_OF_A_ROW, ALL_DROPPED, SEED_BY_ADDRESS),
+)
+
 STALE_TILE = Mistake(
     "stale-tile",
     "the last tile of keys is padded with what a work buffer held from an earlier call",
