@@ -71,6 +71,10 @@ OPERATIONS = (
     "loss_scaler",
     "master_step",
     "share_under_floor",
+    "optimiser",
+    "schedule",
+    "clip_by_global_norm",
+    "factor_of_two",
     *COUNTS,
     "tokeniser",
     "train_byte_pairs",
@@ -82,7 +86,8 @@ _ATTENTION = {"mask", "causal", "window", "scale", "softcap", "sink", "bias", "h
 _LOSS = {"ignore_index", "reduction", "temperature"}
 _TABLE = {"groups", "times", "labels", "equality", "parts", "seed", "stride", "start"}
 _OTHER = {"dilation", "kernel", "eps", "base", "rotary_width", "layout", "scaling"}
-ANY_KEYWORD = frozenset(_ATTENTION | _LOSS | _TABLE | _OTHER)
+_TRAINING = {"rate", "momentum", "betas", "epsilon", "weight_decay", "limit", "kind", "peak", "warmup", "total", "minimum"}
+ANY_KEYWORD = frozenset(_ATTENTION | _LOSS | _TABLE | _TRAINING | _OTHER)
 _EXTRAS = {
     "torch": "torch",
     "jax": "jax",

@@ -19,6 +19,7 @@ from gnomon.impl.numpy_positions import NumpyPositions
 from gnomon.impl.reach import NumpyReach
 from gnomon.impl.scores import NumpyScores
 from gnomon.impl.splitting import NumpySplitting
+from gnomon.impl.stepping import NumpyStepping
 from gnomon.impl.tape import asarray, gradient, pull, recorded
 from gnomon.impl.tokenising import NumpyTokenising
 from gnomon.impl.traffic import Traffic
@@ -78,6 +79,7 @@ class NumpyReference(
     NumpySplitting,
     NumpyScores,
     NumpyWorksheet,
+    NumpyStepping,
 ):
     """The whole model in NumPy; 16-bit arguments are computed in float32."""
 
@@ -93,8 +95,14 @@ class NumpyReference(
             all_ignored="zero",
             e4m3fn_overflow="nan",
             e5m2_overflow="infinity",
+            clip_epsilon="0",
+            first_rate="zero",
+            after_end="minimum",
         ),
-        paths={"attention": {"weights read off": "attention_by_weights"}},
+        paths={
+            "attention": {"weights read off": "attention_by_weights"},
+            "optimiser": {"all together": "optimiser_together"},
+        },
         memory="quadratic",
     )
 

@@ -18,6 +18,7 @@ from gnomon.spec.descent import CURVES, METHODS
 from gnomon.spec.evaluators import Floats, Mask
 from gnomon.spec.families import FAMILIES
 from gnomon.spec.formats import LAYOUTS as BIT_LAYOUTS
+from gnomon.spec.leakage import EQUALITIES, STEPS
 from gnomon.spec.linear import ACTIVATIONS
 from gnomon.spec.precision import Format
 
@@ -88,6 +89,8 @@ def _field(name: str, default: Any, text: str) -> Any:
             "scaling": ("", *SCALINGS),
             "method": METHODS,
             "curve": CURVES,
+            "equality": tuple(EQUALITIES),
+            "step": STEPS,
         }
         known: tuple[str, ...] = tuple(words[name])
         if text not in known:
@@ -689,11 +692,13 @@ KINDS: tuple[type[Case], ...] = (
 def kinds() -> dict[str, type[Case]]:
     """Every kind of case, by the word that it prints first."""
     from gnomon.props.format_cases import FORMAT_KINDS
+    from gnomon.props.leakage_cases import TABLE_KINDS
     from gnomon.props.loss_cases import LossCase
     from gnomon.props.model_cases import FixedCase, ModelCase
+    from gnomon.props.stepping_cases import TRAINING_KINDS
     from gnomon.props.tokenising import BytePairCase, TextCase
 
-    more = (*FORMAT_KINDS, LossCase, ModelCase, FixedCase, TextCase, BytePairCase)
+    more = (*TRAINING_KINDS, *FORMAT_KINDS, *TABLE_KINDS, LossCase, ModelCase, FixedCase, TextCase, BytePairCase)
     return {c.__name__.removesuffix("Case").lower(): c for c in (*KINDS, *more)}
 
 

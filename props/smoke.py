@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gnomon.impl.loading import COUNTS, MODEL, OPERATIONS, CannotLoad, Implementation, load
+from gnomon.impl.loading import COUNTS, MODEL, OPERATIONS, TABLES, CannotLoad, Implementation, load
 from gnomon.props.outcome import Declined, ImplementationFailed
 from gnomon.spec.configuration import CONFIGURATIONS
 
@@ -176,6 +176,14 @@ def _call(subject: Any, operation: str) -> None:
         from gnomon.props.tokenising import try_out
 
         try_out(subject, operation)
+    elif operation in ("optimiser", "schedule", "clip_by_global_norm", "factor_of_two"):
+        from gnomon.props.training import try_out as try_training
+
+        try_training(subject, operation)
+    elif operation in TABLES:
+        from gnomon.props.leakage_cases import example as table_example
+
+        table_example(subject, operation)
     elif operation in COUNTS:
         lengths = () if operation in ("parameter_count", "crossing_length") else (8,)
         subject.count(operation, CONFIGURATIONS["gpt2"], *lengths)

@@ -9,6 +9,7 @@ from gnomon.spec.card import Card, Clause, Mistake, Proposition, cards
 TOPICS = (
     "function",
     "linear",
+    "gradient",
     "attention",
     "scale",
     "heads",
@@ -26,6 +27,8 @@ TOPICS = (
     "evaluation",
     "formats",
     "loss",
+    "descent",
+    "adam",
 )
 
 for _topic in TOPICS:

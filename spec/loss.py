@@ -77,7 +77,7 @@ CLIPPED_PROBABILITY = Mistake(
     "no loss exceeds 16.1, and the tokens that are predicted worst have no gradient",
 )
 NO_MAXIMUM = Mistake(
-    "no-maximum",
+    "loss-without-maximum",
     "exponentials are taken without the largest logit subtracted",
     "logits above 88 give an infinite loss or NaN in float32",
 )
@@ -196,4 +196,31 @@ TEMPERATURE = Clause(
     rests_on=(CROSS_ENTROPY,),
     proven=True,
     mistakes=(INVERSE_TEMPERATURE, TEMPERATURE_AFTER_SOFTMAX),
+)
+
+HIDDEN_OMISSION = Mistake(
+    "hidden-omission",
+    "a term of the objective that the loss does not see passes unlisted",
+    "the list that failures come from has a gap where the next one comes from",
+)
+OMISSION_BY_LIKENESS = Mistake(
+    "omission-by-likeness",
+    "a term counts as told if its name is part of another's",
+    "“answer” passes for being listed because “right answer” is",
+)
+REASON_MISSING = Mistake(
+    "reason-missing",
+    "an omission is taken without a reason",
+    "the list is filled in to get past the check",
+)
+WORKSHEET = Clause(
+    proposition=LOSS,
+    number="I.4.5",
+    slug="worksheet",
+    statement="A record of an objective and a loss names every term of the objective that the loss does not see, each "
+    "with a reason; one that hides an omission is refused.",
+    formula=r"O \subseteq L \cup \{\text{omitted}\}",
+    kind=Kind.TOOL,
+    level=(Level.DATA,),
+    mistakes=(HIDDEN_OMISSION, OMISSION_BY_LIKENESS, REASON_MISSING),
 )
