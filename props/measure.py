@@ -8,6 +8,7 @@ import numpy as np
 
 from gnomon.props.outcome import Declined
 from gnomon.props.subject import Subject
+from gnomon.props.training import after_end, clip_epsilon, first_rate
 from gnomon.spec.bounds import round_to
 from gnomon.spec.evaluators import Floats
 from gnomon.spec.formats import E4M3FN, E5M2, LAYOUTS, Layout
@@ -210,6 +211,9 @@ MEASUREMENTS: Mapping[str, Callable[[Subject], str]] = MappingProxyType(
         "subnormals": subnormals,
         "e4m3fn_overflow": e4m3fn_overflow,
         "e5m2_overflow": e5m2_overflow,
+        "clip_epsilon": clip_epsilon,
+        "first_rate": first_rate,
+        "after_end": after_end,
     }
 )
 

@@ -56,6 +56,7 @@ EAGER = FUSED | {
     "angles",
     "turned",
     "stream",
+    "gradient",
     "logits",
     "logprobs",
     "losses",

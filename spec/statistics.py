@@ -37,7 +37,7 @@ def _first(holds: Callable[[int], bool], low: int, high: int) -> int:
 
 
 def fewest_successes(trials: int, share: Fraction, probability: Fraction) -> int:
-    """The number that the successes of trials of at least this share fall under with at most this probability, exactly."""
+    """What the successes of trials of at least this share fall under with at most this probability, exactly."""
     below, count = Fraction(0), 0
     while below <= probability:
         below += math.comb(trials, count) * share**count * (1 - share) ** (trials - count)
