@@ -71,7 +71,7 @@ class Declaration:
     own, for those that differ. gaps: clause number to the reason why it is not offered.
     paths: operation to named alternatives of the same signature that must compute the same function, each a
     function or the name of a method beside the declaration.
-    data_dependent: the blocking of its kernels depends on the data, so V.4.2 holds within bounds only.
+    data_dependent: the blocking of its kernels depends on the data, so V.4.2 and V.4.8 hold within bounds only.
     compiles: every new shape costs a compilation, so a run tries fewer cases.
     families: the families of models that it can build (`gnomon.spec.families`).
     memory: how the peak memory of its attention grows with the length: quadratic where it keeps a score matrix,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from hypothesis import strategies as st
@@ -51,6 +51,11 @@ class ModelCase(Case):
             widened=self.widened,
         )  # fmt: skip
 
+    def plain(self) -> Self:
+        """The member of customary proportions: as wide as its heads, a network four times as wide, the usual base."""
+        narrow = replace(self, widened=0, base=10000)
+        return replace(narrow, feed_forward=4 * narrow.configuration.width)
+
     def parameters(self, form: Format) -> dict[str, Floats]:
         """Every parameter by its name, exact in the format."""
         return drawn_parameters(self.configuration, self.seed, self.regime, form)
@@ -74,6 +79,10 @@ class FixedCase(ModelCase):
     def __str__(self) -> str:
         told = (f"{name}={getattr(self, name)}" for name in ("seed", "batch", "time", "vocabulary"))
         return ",".join(["fixed", *told])
+
+    def plain(self) -> Self:
+        """The case; its model is there."""
+        return self
 
     @property
     def configuration(self) -> Configuration:

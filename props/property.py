@@ -22,7 +22,7 @@ class Property:
 
     cases: the strategy of its cases for a subject. needs: the operations without which it is unsupported.
     mistakes: those of the clause that this property has to reject. share: its part of the budget of cases. plain:
-    whether a declined case may be asked again without shared heads and differing widths. experiment: its
+    whether a declined case may be asked again without what many decline (`Case.plain`). experiment: its
     one case is an `ExperimentCase`, a sample or a training run of stated error probability under a seed of its own.
     """
 

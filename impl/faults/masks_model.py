@@ -164,7 +164,8 @@ class PositionFromColumn(NumpyReference):
 
     def forward(self, parameters: Parameters, tokens: Array, p: Pass) -> Array:
         counted = self.positions_of(tokens, p.start) if p.start else p.positions
-        return super().forward(parameters, tokens, replace(p, positions=counted))
+        seen = np.concatenate([p.seen[:, : p.start], counted], 1)
+        return super().forward(parameters, tokens, replace(p, positions=counted, seen=seen))
 
 
 @commits(MASK_BY_POSITION_ONLY)
