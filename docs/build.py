@@ -2,7 +2,8 @@
 
 python docs/build.py                  write them
 python docs/build.py --check          name those that are not current, and exit with 1
-python docs/build.py --table [NAME]   hold the installed implementations to every clause, then write the pages
+python docs/build.py --table [NAME]   hold these implementations, or all of `OPERATIONS_OF` and `MODELS_OF`, to every
+                                      clause, then write the pages; rows that were measured so before are kept
 python docs/build.py --matrix         try every fault against every clause, then write the pages
 """
 
@@ -21,7 +22,6 @@ from tempfile import TemporaryDirectory
 from typing import Any, get_args, get_type_hints
 
 from gnomon.impl.faults import Fault, faults, faults_of
-from gnomon.impl.loading import installed
 from gnomon.props.command import USUAL
 from gnomon.props.property import Property, properties
 from gnomon.spec.card import Card, Clause, Mistake, Proposition
@@ -36,7 +36,21 @@ MATRIX = DOCS / "matrix.jsonl"
 TABLE = DOCS / "table.json"
 
 DTYPE = "float32"
-LIBRARIES = ("numpy", "torch", "jax", "jaxlib", "flax", "equinox", "onnx", "onnxruntime")
+LIBRARIES = (
+    "numpy", "torch", "jax", "jaxlib", "flax", "equinox", "onnx", "onnxruntime", "transformers", "x-transformers",
+    "mlx", "mlx-lm", "transformer-lens", "torchtune",
+)  # fmt: skip
+# What is measured where no name is given: libraries of operations, then whole models. All of the latter but
+# torch-encoder and the other families of transformers build a Llama.
+OPERATIONS_OF = ("numpy", "torch", "torch-sdpa", "torch-mha", "jax", "flax", "equinox", "onnxruntime", "onnx-reference")
+MODELS_OF = (
+    "numpy", "transformers:llama", "onnxruntime-model", "onnx-reference-model", "equinox-model", "x-transformers",
+    "mlx", "transformer-lens", "torchtune", "torch-encoder", "transformers:mistral", "transformers:qwen2",
+    "transformers:qwen3", "transformers:gemma", "transformers:gemma2", "transformers:phi3", "transformers:olmo2", "transformers:cohere",
+    "transformers:falcon", "transformers:gpt2", "transformers:gpt-neox", "transformers:gptj", "transformers:opt",
+    "transformers:bloom", "transformers:bert",
+)  # fmt: skip
+UNMEASURED = ("unsupported", "not-run")
 BEGIN, END = "<!-- from here to the end mark written by docs/build.py -->\n", "<!-- end mark -->\n"
 GENERATED = "<!-- written by docs/build.py from the cards: change those, not this page -->"
 MATRIX_HEAD = (
@@ -278,19 +292,30 @@ def held_by(clause: Clause, table: Table) -> str:
 
 
 def matrix(table: Table | None) -> Iterator[str]:
-    """Clauses by implementations, and why some could not be run."""
+    """Clauses by implementations, operations and whole models apart, and why some could not be run."""
     if table is None:
         return
-    names = list(table["implementations"])
-    rows = [
-        f"| {link(c, 'propositions/')} | "
-        + " | ".join(table["implementations"][n].get(c.number, "not-run") for n in names) + " |"
-        for p in propositions() for c in p.clauses
-    ]  # fmt: skip
-    if names:
-        yield "\n".join([f"| clause | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|", *rows])
+    measured = table["implementations"]
+    whole = [name for name in MODELS_OF if name in measured]
+    single = [name for name in measured if name not in whole or name in OPERATIONS_OF]
+    for heading, names in (("Single operations", single), ("Whole models", whole)):
+        if names:
+            yield f"### {heading}"
+            yield "\n".join(matrix_rows(names, measured))
+    for name, families in table.get("families", {}).items():
+        yield f"`{name}` is held to models of {', '.join(families)}."
     for name, reason in table["not run"].items():
         yield f"`{name}` could not be run: {plain(reason)}"
+
+
+def matrix_rows(names: list[str], measured: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    """A line for each clause that any of them was held to."""
+    yield f"| clause | {' | '.join(names)} |"
+    yield "|---" * (len(names) + 1) + "|"
+    for clause in (c for p in propositions() for c in p.clauses):
+        statuses = [measured[name].get(clause.number, "not-run") for name in names]
+        if any(status not in UNMEASURED for status in statuses):
+            yield f"| {link(clause, 'propositions/')} | {' | '.join(statuses)} |"
 
 
 def measure(names: list[str]) -> None:
@@ -298,11 +323,12 @@ def measure(names: list[str]) -> None:
     now = conditions()
     table = read_table()
     if table is None or any(table.get(key) != value for key, value in now.items()):
-        table = now | {"implementations": {}, "not run": {}}
+        table = now | {"implementations": {}, "families": {}, "not run": {}}
     for name in names:
-        print(f"checking {name}")
+        print(f"checking {name}", flush=True)
         found, reason = checked(name)
-        for part, value in (("implementations", found), ("not run", reason)):
+        built = families(name) if found else ()
+        for part, value in (("implementations", found), ("families", built), ("not run", reason)):
             table[part].pop(name, None)
             table[part] |= {name: value} if value else {}
         written = table | {"date": date.today().isoformat()}
@@ -318,13 +344,22 @@ def checked(name: str) -> tuple[Mapping[str, str], str]:
     """The status of each clause, or in one sentence why there is none."""
     with TemporaryDirectory() as folder:
         out = Path(folder) / "run.jsonl"
-        options = ["check", name, "--dtype", DTYPE, "--json", str(out)]
+        options = ["check", name, "--dtype", DTYPE, "--workers", "1", "--json", str(out)]
         done = subprocess.run([sys.executable, "-c", _COMMAND, *options], capture_output=True, text=True, check=False)
         if out.exists():
             summary = json.loads(out.read_text(encoding="utf-8").splitlines()[-1])
             return summary["clauses"], ""
     said = (done.stdout + done.stderr).strip().splitlines() or ["it said nothing"]
     return {}, said[0]
+
+
+def families(name: str) -> list[str]:
+    """The families of models that an implementation of whole models declares, asked in a process of its own."""
+    if name not in MODELS_OF:
+        return []
+    code = f"from gnomon.impl.loading import load; print(*load({name!r}).declaration.families)"
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()[-1].split()
 
 
 def libraries() -> dict[str, str]:
@@ -398,7 +433,7 @@ def main() -> int:
     """Write, check or measure, as asked."""
     parser = argparse.ArgumentParser(description="The pages that are made from the cards.")
     parser.add_argument("--check", action="store_true", help="name the pages that are not current and exit with 1")
-    parser.add_argument("--table", nargs="*", metavar="NAME", help="measure these implementations, or all installed")
+    parser.add_argument("--table", nargs="*", metavar="NAME", help="measure these implementations, or the usual ones")
     parser.add_argument("--matrix", action="store_true", help="try every fault against every clause")
     asked = parser.parse_args()
     if asked.check:
@@ -407,7 +442,7 @@ def main() -> int:
             print(f"{path.relative_to(DOCS.parent)} is not current: python docs/build.py writes it")
         return int(bool(found))
     if asked.table is not None:
-        measure(asked.table or list(installed()))
+        measure(asked.table or list(dict.fromkeys((*OPERATIONS_OF, *MODELS_OF))))
     if asked.matrix:
         measure_matrix()
     FOLDER.mkdir(exist_ok=True)
