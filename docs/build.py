@@ -46,9 +46,9 @@ OPERATIONS_OF = ("numpy", "torch", "torch-sdpa", "torch-mha", "jax", "flax", "eq
 MODELS_OF = (
     "numpy", "transformers:llama", "onnxruntime-model", "onnx-reference-model", "equinox-model", "x-transformers",
     "mlx", "transformer-lens", "torchtune", "torch-encoder", "transformers:mistral", "transformers:qwen2",
-    "transformers:qwen3", "transformers:gemma", "transformers:gemma2", "transformers:phi3", "transformers:olmo2", "transformers:cohere",
-    "transformers:falcon", "transformers:gpt2", "transformers:gpt-neox", "transformers:gptj", "transformers:opt",
-    "transformers:bloom", "transformers:bert",
+    "transformers:qwen3", "transformers:gemma", "transformers:gemma2", "transformers:phi3", "transformers:olmo2",
+    "transformers:cohere", "transformers:falcon", "transformers:gpt2", "transformers:gpt-neox", "transformers:gptj",
+    "transformers:opt", "transformers:bloom", "transformers:bert",
 )  # fmt: skip
 UNMEASURED = ("unsupported", "not-run")
 BEGIN, END = "<!-- from here to the end mark written by docs/build.py -->\n", "<!-- end mark -->\n"
