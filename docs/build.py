@@ -344,7 +344,7 @@ def checked(name: str) -> tuple[Mapping[str, str], str]:
     """The status of each clause, or in one sentence why there is none."""
     with TemporaryDirectory() as folder:
         out = Path(folder) / "run.jsonl"
-        options = ["check", name, "--dtype", DTYPE, "--workers", "1", "--json", str(out)]
+        options = ["check", name, "--dtype", DTYPE, "--workers", "1", "--timeout", "600", "--json", str(out)]
         done = subprocess.run([sys.executable, "-c", _COMMAND, *options], capture_output=True, text=True, check=False)
         if out.exists():
             summary = json.loads(out.read_text(encoding="utf-8").splitlines()[-1])
