@@ -214,7 +214,12 @@ def _rows(asked: Request, rows: list[int]) -> Request:
     return replace(asked, arrays=arrays, options=options, shape=(len(rows), *asked.shape[1:]))
 
 
-@checks(spec.ANY_LAYOUT, calls, needs=())
+def _wider(case: Case) -> Case:
+    """The case of attention with heads wide enough for a fast path, every fourth time."""
+    return replace(case, width=64) if isinstance(case, AttentionCase) and case.seed % 4 == 1 else case
+
+
+@checks(spec.ANY_LAYOUT, lambda subject: calls(subject).map(_wider), needs=())
 def any_layout(subject: Subject, case: Case) -> Comparisons:
     """Views of every layout give what contiguous copies give."""
     layout = LAYOUTS[case.seed % len(LAYOUTS)]

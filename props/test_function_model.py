@@ -140,8 +140,11 @@ def every_path_of_a_model(subject: Subject, case: ModelCase) -> Comparisons:
 
 @checks(spec.NO_MEMORY, model_cases(), needs=MODEL, share=0.5)
 def no_memory_model(subject: Subject, case: ModelCase) -> Comparisons:
-    """Short, long, short: the short calls agree bit for bit."""
+    """Short, long, short: the short calls agree bit for bit; and another model is not answered from this one's."""
     model, given = box(subject, case), Input(case.tokens())
     first = model(given)
     yield close("finite numbers in a longer call's output", np.isfinite(model(longer_input(case))).mean(), 1.0, 0.0)
     yield same("output after a longer call", model(given), first)
+    if subject.fixed is None:
+        negated = {name: -p for name, p in model.parameters.items() if name.endswith("value_weight")}
+        yield from moves("distance to a model of other values", model.run(given), box(subject, case, negated).run(given))

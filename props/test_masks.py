@@ -149,7 +149,9 @@ def sees_itself(subject: Subject, case: AttentionCase) -> Comparisons:
     yield between("own weight", own, least, np.inf, blur)
 
 
-@checks(spec.DECODES_AS_PREFILL, attention_cases(masked=MASK_FORMS), mistakes=(spec.TOP_LEFT,))
+@checks(
+    spec.DECODES_AS_PREFILL, attention_cases(masked=MASK_FORMS), mistakes=(spec.TOP_LEFT, spec.TILES_BY_QUERIES)
+)  # fmt: skip
 def decodes_as_prefill(subject: Subject, case: AttentionCase) -> Comparisons:
     """Chunks of queries against the keys up to their end give the rows of the whole pass."""
     case = square(case)

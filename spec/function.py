@@ -158,6 +158,13 @@ CACHE_ROWS_MIXED = Mistake(
     families=CAUSAL,
     whole=True,
 )
+SPLIT_BY_BATCH = Mistake(
+    "split-by-batch",
+    "how a sum is split depends on the number of rows, and its parts are kept in fewer bits",
+    "the same prompt is answered otherwise when the server is busy",
+    seen=("a small public project (2025)",),
+    bugs=("B242",),
+)
 ROWS_APART = Clause(
     proposition=FUNCTION,
     number="I.1.5",
@@ -167,13 +174,29 @@ ROWS_APART = Clause(
     formula=r"f(X)_b = f(X_b),\qquad f(PX) = P f(X)",
     kind=Kind.BOUND,
     level=OP_AND_MODEL,
-    mistakes=(STATISTICS_OVER_BATCH, MASK_OVER_WRONG_AXIS, CENTRED_OVER_BATCH, CACHE_ROWS_MIXED),
+    mistakes=(STATISTICS_OVER_BATCH, MASK_OVER_WRONG_AXIS, CENTRED_OVER_BATCH, CACHE_ROWS_MIXED, SPLIT_BY_BATCH),
 )
 
 RAW_BUFFER = Mistake(
     "raw-buffer",
     "the kernel reads the memory behind a view as if it were contiguous",
     "a transposed view gives other tokens' numbers; contiguous tests pass",
+    seen=("a small public project (2026)",),
+    bugs=("B248",),
+)
+RAW_VALUES = Mistake(
+    "raw-values",
+    "the kernel heeds the strides of queries and keys and not those of values",
+    "right until some other operation leaves a view where it used to leave a copy",
+    seen=("a small public project (2026)",),
+    bugs=("B249",),
+)
+RAW_WHEN_WIDE = Mistake(
+    "raw-when-wide",
+    "a fast path, taken for heads of 64 features or more, reads views as if they were contiguous",
+    "small tests pass; models of the usual size attend to other tokens",
+    seen=("pytorch/pytorch#181133 (2026)",),
+    bugs=("B250",),
 )
 ANY_LAYOUT = Clause(
     proposition=FUNCTION,
@@ -182,7 +205,7 @@ ANY_LAYOUT = Clause(
     statement="Strided, transposed and broadcast views give what a contiguous copy gives.",
     formula=r"f(\mathrm{view}(x)) = f(\mathrm{copy}(\mathrm{view}(x)))",
     kind=Kind.BOUND,
-    mistakes=(RAW_BUFFER,),
+    mistakes=(RAW_BUFFER, RAW_VALUES, RAW_WHEN_WIDE),
 )
 
 FALLBACK_WITHOUT_SCALE = Mistake(
@@ -279,14 +302,23 @@ POSITIONS_OF_LONGEST = Mistake(
     families=POSITIONED,
     whole=True,
 )
+STALE_PREFIX = Mistake(
+    "stale-prefix",
+    "keys and values of a prefix are kept by its tokens alone, and outlive the parameters that made them",
+    "after an update of the weights old answers go on",
+    seen=("InternLM/lmdeploy#4917 (2026)",),
+    bugs=("B115",),
+    whole=True,
+)
 NO_MEMORY = Clause(
     proposition=FUNCTION,
     number="I.1.10",
     slug="no-memory",
-    statement="A result depends neither on what memory held before nor on earlier calls of other sizes.",
+    statement="A result depends neither on what memory held before nor on earlier calls, of other sizes or with "
+    "other parameters.",
     formula=r"f(x)\text{ after } f(\text{long}) = f(x)",
     kind=Kind.EXACT,
     level=OP_AND_MODEL,
     rests_on=(REPEATABLE,),
-    mistakes=(STALE_TILE, TABLE_OF_LONGEST, POSITIONS_OF_LONGEST),
+    mistakes=(STALE_TILE, TABLE_OF_LONGEST, POSITIONS_OF_LONGEST, STALE_PREFIX),
 )

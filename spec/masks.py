@@ -290,6 +290,22 @@ UNFILLED_SLOTS = Mistake(
     families=CAUSAL,
     whole=True,
 )
+TILES_BY_QUERIES = Mistake(
+    "tiles-by-queries",
+    "weights are kept in eight bits under the maximum of the tiles so far, and tiles are larger for a single query",
+    "the log-probabilities of generated tokens are not those that training computes for them",
+    seen=("sgl-project/sglang#25790 (2026)",),
+    bugs=("B102",),
+)
+PAGES_OF_TWO_SIZES = Mistake(
+    "pages-of-two-sizes",
+    "the cache is written in pages of one size and read in pages of another",
+    "right for prompts of one page",
+    seen=("a small public project (2026)",),
+    bugs=("B103",),
+    families=CAUSAL,
+    whole=True,
+)
 DECODES_AS_PREFILL = Clause(
     proposition=MASKS,
     number="V.4.6",
@@ -314,6 +330,8 @@ DECODES_AS_PREFILL = Clause(
         OFFSET_BEFORE_CACHE,
         CROP_KEEPS_THE_END,
         UNFILLED_SLOTS,
+        TILES_BY_QUERIES,
+        PAGES_OF_TWO_SIZES,
     ),
 )
 

@@ -228,6 +228,13 @@ NOT_REINTERLEAVED = Mistake(
     bugs=("B070",),
     needs=("rope.layout",),
 )
+SHIFT_NOT_SUMMED = Mistake(
+    "shift-not-summed",
+    "keys that are turned a second time are turned by the second angle alone, in place of the sum",
+    "a cache may lose its oldest tokens once; the second time text falls apart",
+    seen=("ggml-org/llama.cpp#3825 (2023)",),
+    bugs=("B112",),
+)
 ROTATIONS = Clause(
     proposition=ROTARY,
     number="VI.2.2",
@@ -237,7 +244,7 @@ ROTATIONS = Clause(
     formula=r"\|R(m)x\| = \|x\|,\qquad R(0) = I,\qquad R(a)R(b) = R(a+b)",
     kind=Kind.BOUND,
     proven=True,
-    mistakes=(SIGN_SLIP, SCALED_COSINE, NOT_REINTERLEAVED),
+    mistakes=(SIGN_SLIP, SCALED_COSINE, NOT_REINTERLEAVED, SHIFT_NOT_SUMMED),
 )
 
 ANOTHER_BASE = Mistake(

@@ -91,13 +91,13 @@ class RawBuffer(NumpyReference):
     """Attention reads the memory behind a view as if it were contiguous."""
 
     def attention(self, query: Array, key: Array, value: Array, **options: Any) -> Array:
-        return super().attention(_raw(query), _raw(key), _raw(value), **options)
+        return super().attention(raw(query), raw(key), raw(value), **options)
 
     def split(self, x: Array, heads: int) -> Array:
         return np.ascontiguousarray(super().split(x, heads))  # a view of our own is none of the caller's
 
 
-def _raw(x: Array) -> Array:
+def raw(x: Array) -> Array:
     """As many elements as the array has, in the order of the memory behind it from where it starts."""
     if x.flags.c_contiguous or not isinstance(x.base, np.ndarray):
         return x
