@@ -33,8 +33,13 @@ IDS_PAST_THE_VOCABULARY = Mistake(
 )
 STATE_BETWEEN_CALLS = Mistake(
     "state-between-calls",
-    "what was encoded before is kept under its first characters, and given again for another text that begins alike",
-    "ids of a text that nobody asked for, and only in a process that has seen others",
+    "the last piece of a text that ends in a letter is kept and put before the next text",
+    "right for a single text, and wrong for the second",
+)
+CACHED_LIST_SHARED = Mistake(
+    "cached-list-shared",
+    "the list that is kept for a text is given out itself",
+    "what a caller appends to it, the end of a sequence, say, comes back with the text the next time",
 )
 ENCODING_IS_A_FUNCTION = Clause(
     proposition=EMBEDDING,
@@ -45,7 +50,7 @@ ENCODING_IS_A_FUNCTION = Clause(
     formula=r"\mathrm{enc}: \text{text}\to\{0,\dots,V-1\}^*",
     kind=Kind.EXACT,
     level=(Level.TOKENISER,),
-    mistakes=(IDS_PAST_THE_VOCABULARY, STATE_BETWEEN_CALLS),
+    mistakes=(IDS_PAST_THE_VOCABULARY, STATE_BETWEEN_CALLS, CACHED_LIST_SHARED),
 )
 
 EATEN_LEADING_SPACE = Mistake(
@@ -381,6 +386,18 @@ RESERVED_ROWS_ZERO = Mistake(
     families=LOGITS,
     whole=True,
 )
+VOCABULARY_ROUNDED_UP = Mistake(
+    "vocabulary-rounded-up",
+    "a vocabulary is counted with rows that were put between its tokens to round it up, and that is not declared",
+    "ids that no text has can be drawn, and decode to nothing",
+)
+IDS_IN_16_BITS = Mistake(
+    "ids-in-16-bits",
+    "ids are kept in 16 bits, so that those past 65535 begin again at zero",
+    "the last tokens of a large vocabulary are read as its first",
+    seen=("a small public project (2024)",),
+    bugs=("B199",),
+)
 PADDED_TABLE = Clause(
     proposition=EMBEDDING,
     number="III.1.10",
@@ -391,5 +408,12 @@ PADDED_TABLE = Clause(
     kind=Kind.EXACT,
     level=(Level.TOKENISER, Level.MODEL),
     rests_on=(LOOK_UP, UNEMBEDDING),
-    mistakes=(PADDING_ROWS_COMPETE, PADDING_LOGITS_FINITE, LAST_TOKEN_TAKEN_FOR_PADDING, RESERVED_ROWS_ZERO),
+    mistakes=(
+        PADDING_ROWS_COMPETE,
+        PADDING_LOGITS_FINITE,
+        LAST_TOKEN_TAKEN_FOR_PADDING,
+        RESERVED_ROWS_ZERO,
+        VOCABULARY_ROUNDED_UP,
+        IDS_IN_16_BITS,
+    ),
 )
