@@ -147,4 +147,5 @@ def no_memory_model(subject: Subject, case: ModelCase) -> Comparisons:
     yield same("output after a longer call", model(given), first)
     if subject.fixed is None:
         negated = {name: -p for name, p in model.parameters.items() if name.endswith("value_weight")}
-        yield from moves("distance to a model of other values", model.run(given), box(subject, case, negated).run(given))
+        other = box(subject, case, negated).run(given)
+        yield from moves("distance to a model of other value weights", model.run(given), other)

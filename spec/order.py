@@ -200,8 +200,8 @@ POSITION_TABLES = Clause(
     proposition=ORDER,
     number="VI.1.5",
     slug="position-tables",
-    statement="Learned positions are rows of a table at the declared offset, beside padding too; the slopes of a linear bias are the "
-    "declared geometric series, for numbers of heads that are no powers of two as well.",
+    statement="Learned positions are rows of a table at the declared offset, beside padding too; the slopes of a "
+    "linear bias are the declared geometric series, for numbers of heads that are no powers of two as well.",
     formula=r"m_i = 2^{-8i/n},\ n = 2^{\lfloor\log_2 h\rfloor};\qquad m_{n+i} = 2^{-4(2i-1)/n}",
     kind=Kind.BOUND,
     level=(Level.OP, Level.MODEL),

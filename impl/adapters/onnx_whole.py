@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from gnomon.impl.adapters.onnx_graphs import Variant
 from gnomon.impl.adapters.model_parts import require_unpadded
+from gnomon.impl.adapters.onnx_graphs import Variant
 from gnomon.impl.adapters.onnx_models import Array
 from gnomon.spec.configuration import Configuration
 
