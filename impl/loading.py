@@ -103,6 +103,13 @@ _EXTRAS = {
     "transformer_lens": "transformer-lens",
     "torchtune": "torchtune",
     "optax": "optax",
+    "tokenizers": "tokenizers",
+    "tiktoken": "tokenizers",
+    "sentencepiece": "tokenizers",
+    "regex": "tokenizers",
+    "sklearn": "sklearn",
+    "pandas": "tables",
+    "pyarrow": "tables",
 }
 
 

@@ -1,22 +1,19 @@
 """VIII.4 held to splits, pipelines and protocols: nothing shared, nothing moved, chance on noise, the future last."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from hypothesis import strategies as st
 
-from gnomon.props.cases import EXPERIMENTS, ExperimentCase, Strategy
+from gnomon.props.cases import EXPERIMENTS, ExperimentCase
 from gnomon.props.judge import Comparison, between, same
 from gnomon.props.leakage_cases import (
-    PIPELINES,
     Array,
     PipelineCase,
     SplitCase,
     asked,
     copied_cases,
-    offered_steps,
+    pipelines,
     split_cases,
     split_of,
 )
@@ -63,14 +60,7 @@ def windows_apart(subject: Subject, case: SplitCase) -> Comparisons:
 # Pipelines.
 
 
-def steps(subject: Subject) -> Strategy:
-    """Cases of the steps that the subject has."""
-    own = offered_steps(subject) or spec.STEPS
-    return st.builds(lambda case, step: replace(case, step=step), PIPELINES, st.sampled_from(own))
-
-
-@checks(spec.NOTHING_MOVES, steps, needs=("pipeline",))
-def nothing_moves(subject: Subject, case: PipelineCase) -> Comparisons:
+def unmoved(subject: Subject, case: PipelineCase) -> Comparisons:
     """What was fitted is the same for other held-out rows, other held-out labels, and after an earlier fit."""
     train = case.train
     due = _fitted(subject, case, [(case.rows(), case.labels(), train)])
@@ -81,6 +71,41 @@ def nothing_moves(subject: Subject, case: PipelineCase) -> Comparisons:
     yield from states_alike("after other held-out labels", turned, due)
     again = _fitted(subject, case, [(case.rows(), case.labels(), _enough(case)), (case.rows(), case.labels(), train)])
     yield from states_alike("after an earlier fit on other rows", again, due)
+
+
+@checks(
+    spec.NOTHING_MOVES, pipelines("scale"), needs=("pipeline",),
+    mistakes=(spec.SCALED_ON_EVERYTHING, spec.CARRIED_OVER),
+)  # fmt: skip
+def scale_unmoved(subject: Subject, case: PipelineCase) -> Comparisons:
+    """A scale does not move with held-out rows, nor with an earlier fit."""
+    yield from unmoved(subject, case)
+
+
+@checks(
+    spec.NOTHING_MOVES, pipelines("impute"), needs=("pipeline",), mistakes=(spec.IMPUTED_FROM_EVERYTHING,)
+)  # fmt: skip
+def imputation_unmoved(subject: Subject, case: PipelineCase) -> Comparisons:
+    """Nor does what missing values are filled with."""
+    yield from unmoved(subject, case)
+
+
+@checks(spec.NOTHING_MOVES, pipelines("select"), needs=("pipeline",), mistakes=(spec.SELECTED_ON_EVERYTHING,))
+def selection_unmoved(subject: Subject, case: PipelineCase) -> Comparisons:
+    """Nor do the features that are chosen."""
+    yield from unmoved(subject, case)
+
+
+@checks(spec.NOTHING_MOVES, pipelines("encode"), needs=("pipeline",), mistakes=(spec.ENCODED_WITH_HELD_OUT,))
+def encoding_unmoved(subject: Subject, case: PipelineCase) -> Comparisons:
+    """Nor does what a category stands for."""
+    yield from unmoved(subject, case)
+
+
+@checks(spec.NOTHING_MOVES, pipelines("vocabulary"), needs=("pipeline",), mistakes=(spec.VOCABULARY_OF_EVERYTHING,))
+def vocabulary_unmoved(subject: Subject, case: PipelineCase) -> Comparisons:
+    """Nor does a vocabulary."""
+    yield from unmoved(subject, case)
 
 
 def _enough(case: PipelineCase) -> Array:

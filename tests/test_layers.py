@@ -12,7 +12,7 @@ from commanding import python
 ROOT = Path(__file__).parents[1]
 HEAVY = {
     "torch", "jax", "flax", "equinox", "onnx", "onnxruntime", "transformers", "mlx", "mlx_lm", "x_transformers",
-    "transformer_lens", "torchtune",
+    "transformer_lens", "torchtune", "sklearn", "pandas", "pyarrow",
 }  # fmt: skip
 SPEC_NEEDS = {"numpy", "sympy", "ml_dtypes"}
 # What an implementation may know of the specification: words, and which mistake it commits; never an answer.
@@ -30,6 +30,7 @@ TOLERANCES = {
 # Small numbers that are no tolerance, and where they stand.
 SMALL_LITERALS = {
     ("props/test_scale.py", 1e-9): "the error probability of a statistical test",
+    ("props/test_gradient.py", 1e-9): "the error probability of a statistical test",
     ("impl/faults/masks.py", 1e-4): "the leak that the fault makes",
     ("impl/faults/masks.py", 1e-9): "the penalty that the fault writes for -1e9",
     ("impl/faults/masks.py", 1e-40): "the fainter leak of another",
