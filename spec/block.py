@@ -28,6 +28,7 @@ from gnomon.spec.masks import MASKS
 from gnomon.spec.norms import layer_norm, rms_norm
 from gnomon.spec.order import ORDER, alibi_bias
 from gnomon.spec.rotary import rope
+from gnomon.spec.trained import UNTRAINED
 
 Mark = Callable[[str, Quantity], Quantity]
 
@@ -428,4 +429,22 @@ INITIALISATION = Clause(
     kind=Kind.STAT,
     level=(Level.OP, Level.MODEL),
     mistakes=(DEPTH_FACTOR_MISSING, ROWS_ZEROED_BY_ACCIDENT, LOADED_THEN_INITIALISED),
+)
+
+RESIDUAL_WITHIN = Mistake(
+    "residual-within",
+    "the feed-forward network adds its input to its result, and the block adds it once more",
+    "the stream doubles at every block; a shallow model hides it, a deep one diverges",
+    unseen=UNTRAINED,
+)
+DEGRADATION = Clause(
+    proposition=BLOCK,
+    number="VII.1.8",
+    slug="degradation",
+    statement="A deep plain stack of networks ends with a higher training loss than a single network; "
+    "with residuals the deep stack ends lower: twelve of them against one, after 80 steps.",
+    formula=r"x \leftarrow F_\ell(x):\ L_{12} > L_1,\qquad x \leftarrow x + F_\ell(x):\ L_{12} < L_1",
+    kind=Kind.TRAINED,
+    level=(Level.TRAIN,),
+    mistakes=(RESIDUAL_WITHIN,),
 )

@@ -3,6 +3,7 @@
 from gnomon.spec.attention import ATTENTION, EQUATION
 from gnomon.spec.card import Clause, Kind, Level, Mistake, Proposition
 from gnomon.spec.constants import Constant, inverse_root, rational
+from gnomon.spec.trained import UNTRAINED
 
 
 def declared_scale(convention: str, head_width: int) -> Constant:
@@ -124,4 +125,25 @@ SATURATION = Clause(
     conventions=("scale",),
     mistakes=(SHARPENED,),
     control="an unsaturated row, where the same change moves the weights by more than a saturated one allows",
+)
+
+SCALE_KEYWORD_IGNORED = Mistake(
+    "scale-keyword-ignored",
+    "a scale can be asked for, and the usual one is taken whatever is asked",
+    "a model that was trained with another scale runs and answers slightly wrong; comparing two scales compares nothing",
+    unseen=UNTRAINED,
+    needs=("scale",),
+)
+STILL_TRAINS = Clause(
+    proposition=SCALE,
+    number="V.2.5",
+    slug="still-trains",
+    statement="Without the divisor it still trains, badly and silently: where a head of width 256 learns to recall by "
+    "content, the loss falls with the divisor and without it, and ends higher without it.",
+    formula=r"L_{\beta=1}(T) < L_{\beta=1}(0),\qquad L_{\beta=1}(T) > L_{\beta=1/\sqrt{d_k}}(T)",
+    kind=Kind.TRAINED,
+    level=(Level.TRAIN,),
+    rests_on=(SATURATION,),
+    conventions=("scale",),
+    mistakes=(SCALE_KEYWORD_IGNORED,),
 )
