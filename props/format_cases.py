@@ -183,7 +183,8 @@ class DropoutCase(Case):
         return drawn[0] / 4.0, drawn[1] / 4.0
 
 
-DROPOUT_CASES = st.builds(DropoutCase, seed=SEEDS, width=st.sampled_from((64, 100)), eighths=st.integers(1, 7))
+# Of one shape and three shares, for each of which some frameworks compile anew.
+DROPOUT_CASES = st.builds(DropoutCase, seed=SEEDS, eighths=st.sampled_from((1, 4, 7)))
 
 FORMAT_KINDS: tuple[type[Case], ...] = (FormatCase, SumCase, ScalerCase, MasterCase, UnderflowCase, DropoutCase)
 

@@ -19,11 +19,12 @@ ERROR_PROBABILITY = 1e-9  # of each test; a dropout is held to six of them in ea
 SHARE = 0.1
 SHAPE = (64, 64, 64)  # so many that a share of 0.11 is told from 0.1
 _SEEDS = 2**31
+_ALIKE = SHARE**2 + (1 - SHARE) ** 2  # how often two independent entries are both dropped or both kept
 
 
-def dropped(subject: Subject, x: Floats, share: float, seed: int) -> Floats:
+def dropped(subject: Subject, x: Floats, share: float, seed: int, path: str | None = None) -> Floats:
     """Its dropout."""
-    return subject.call("dropout", x, shape=x.shape, share=share, seed=seed)
+    return subject.call("dropout", x, shape=x.shape, share=share, seed=seed, path=path)
 
 
 def scaled(subject: Subject, x: Floats, share: float) -> tuple[Floats, Floats]:
@@ -44,24 +45,28 @@ def dropout(subject: Subject, case: ExperimentCase) -> Comparisons:
     """Among many ones the share dropped, and the agreement between seeds, rows, positions and features, is chance's."""
     seed, other = (int(s) for s in case.rng.choice(_SEEDS, 2, replace=False))
     ones = np.ones(SHAPE)
-    out = dropped(subject, ones, SHARE, seed)
-    want, blur = scaled(subject, ones, SHARE)
-    yield close("what is kept", out, np.where(out == 0, 0, want), np.where(out == 0, 0, blur))
-    yield counted("entries dropped", out == 0, SHARE)
-    yield same("the same seed again", dropped(subject, ones, SHARE, seed), out)
-    alike = SHARE**2 + (1 - SHARE) ** 2
-    anew = dropped(subject, ones, SHARE, other)
-    yield counted("entries alike under another seed", (anew == 0) == (out == 0), alike)
-    for axis, what in enumerate(("rows", "positions", "features")):
-        one, next_one = (np.moveaxis(out, axis, 0)[start::2] == 0 for start in (0, 1))
-        yield counted(f"entries alike in neighbouring {what}", one == next_one, alike)
+    for path in (None, *subject.paths("dropout")):
+        out = dropped(subject, ones, SHARE, seed, path)
+        yield kept("what is kept", subject, out, ones, SHARE)
+        yield counted("entries dropped", out == 0, SHARE)
+        yield same("the same seed again", dropped(subject, ones, SHARE, seed, path), out)
+        anew = dropped(subject, ones, SHARE, other, path)
+        yield counted("entries alike under another seed", (anew == 0) == (out == 0), _ALIKE)
+        for axis, what in enumerate(("rows", "positions", "features")):
+            one, next_one = (np.moveaxis(out, axis, 0)[start::2] == 0 for start in (0, 1))
+            yield counted(f"entries alike in neighbouring {what}", one == next_one, _ALIKE)
+
+
+def kept(what: str, subject: Subject, out: Floats, x: Floats, share: float) -> Comparison:
+    """An entry is zero or what it was over the share that is kept."""
+    want, blur = scaled(subject, x, share)
+    return close(what, out, np.where(out == 0, 0, want), np.where(out == 0, 0, blur))
 
 
 @checks(spec.DROPOUT, DROPOUT_CASES, needs=("dropout",), mistakes=(spec.SCALING_FORGOTTEN,))
 def kept_entries(subject: Subject, case: DropoutCase) -> Comparisons:
     """Whatever the numbers and the share, an entry is zero or divided by the share kept; a share of zero drops none."""
     x, seed = case.arrays()[0], case.seed % _SEEDS
-    out = dropped(subject, x, case.share, seed)
-    want, blur = scaled(subject, x, case.share)
-    yield close("what is kept", out, np.where(out == 0, 0, want), np.where(out == 0, 0, blur))
-    yield same("nothing dropped", dropped(subject, x, 0.0, seed), x)
+    for path in (None, *subject.paths("dropout")):
+        yield kept("what is kept", subject, dropped(subject, x, case.share, seed, path), x, case.share)
+        yield same("nothing dropped", dropped(subject, x, 0.0, seed, path), x)

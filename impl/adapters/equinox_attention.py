@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from gnomon.impl.adapters import equinox_formats
 from gnomon.impl.adapters.jax_platform import swapped
 from gnomon.impl.declaration import Declaration
 from gnomon.spec.conventions import Conventions
@@ -121,6 +122,9 @@ def embedding(table: Array, ids: Array) -> Array:
     """The output of an `Embedding` layer, mapped over batch and time."""
     return jnp.asarray(jax.vmap(jax.vmap(eqx.nn.Embedding(weight=table)))(ids))
 
+
+dropout = equinox_formats.dropout
+checkpointed_dropout = equinox_formats.checkpointed_dropout
 
 declaration = Declaration(
     framework="jax",

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from flax import linen
 from jax import Array
 
+from gnomon.impl.adapters import flax_formats
 from gnomon.impl.adapters.jax_platform import swapped
 from gnomon.impl.declaration import Declaration
 from gnomon.spec.conventions import Conventions
@@ -103,6 +104,11 @@ def embedding(table: Array, ids: Array) -> Array:
     return jnp.asarray(linen.Embed(table.shape[0], table.shape[1]).apply({"params": {"embedding": table}}, ids))
 
 
+dropout = flax_formats.dropout
+checkpointed_dropout = flax_formats.checkpointed_dropout
+loss_scaler = flax_formats.loss_scaler
+master_step = flax_formats.master_step
+
 declaration = Declaration(
     framework="jax",
     compiles=True,
@@ -111,5 +117,5 @@ declaration = Declaration(
     # `LayerNorm` takes its variance in one pass unless it is told not to.
     sites=EVERYWHERE | {ONE_PASS},
     conventions=Conventions(empty_row="mean", masked_key="blocked", masked_value="leaks"),
-    paths={"attention": {"un-jitted": unjitted}},
+    paths={"attention": {"un-jitted": unjitted}, "dropout": {"nnx.Dropout": flax_formats.dropout_nnx}},
 )

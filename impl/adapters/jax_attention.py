@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from gnomon.impl.adapters import jax_formats
 from gnomon.impl.adapters.jax_platform import swapped
 from gnomon.impl.declaration import Declaration
 from gnomon.spec.conventions import Conventions
@@ -113,6 +114,10 @@ def embedding(table: Array, ids: Array) -> Array:
     return jnp.take(table, ids, axis=0)
 
 
+rounded = jax_formats.rounded
+total = jax_formats.total
+share_under_floor = jax_formats.share_under_floor
+
 declaration = Declaration(
     framework="jax",
     compiles=True,
@@ -128,6 +133,8 @@ declaration = Declaration(
         empty_row="mean",
         masked_key="blocked",
         masked_value="leaks",
+        e4m3fn_overflow="nan",
+        e5m2_overflow="infinity",
     ),
     paths={"attention": {"un-jitted": unjitted}},
 )
