@@ -86,6 +86,9 @@ def snippet(prop: Property, subject: Subject, what: Comparison | str) -> str:
     call = subject.calls[-1]
     if subject.fixed is not None:
         return _of_fixed(subject, subject.fixed, call, what)
+    if call.operation == "tokeniser":
+        made = [*_imports(subject, call)[1:], "", "t = tokeniser()"]
+        return "\n".join([*made, f"print({call.arrays[0]})", f"# {what}"])
     if any(np.size(a) > _LONGEST_LITERAL for a in _numbers(call)):
         return ""
     if call.operation.startswith(_VJP):
@@ -171,6 +174,7 @@ def _named(subject: Subject, call: Call) -> list[tuple[str, Any]]:
     usual["embedding"] = ("table", "ids")
     usual |= {"rope": ("x", "positions"), "sinusoidal_positions": ("positions", "width"), "alibi_slopes": ("heads",)}
     usual |= {"convolution": layer, "recurrence": layer, "model": ("configuration", "parameters", "tokens")}
+    usual |= {"cross_entropy": ("logits", "targets"), "next_token_loss": ("logits", "tokens"), "tempered": ("logits",)}
     names = usual.get(call.operation, ("x", "parameters"))
     return [*zip(names, call.arrays, strict=False), *call.options.items()]
 

@@ -175,18 +175,22 @@ class Subject:
         handed = [self.hand(a, view) for a in arrays]
         return self.invoke(operation, handed, {n: self.hand_option(n, v) for n, v in given.items()}, shape, path)
 
-    def vjp(self, operation: str, *arrays: Any, upstream: Floats, path: str | None = None, **options: Any) -> list[Any]:
+    def vjp(
+        self, operation: str, *arrays: Any, upstream: Floats, path: str | None = None, view: str | None = None,
+        handed: list[Any] | None = None, **options: Any,
+    ) -> list[Any]:  # fmt: skip
         """The gradient of ⟨upstream, operation⟩ by every array, or by each of a mapping; none by whole numbers.
 
-        By its own `vjp`, where it has one, and else by its framework's way of differentiating the operation.
+        By its own `vjp`, where it has one, and else by its framework's way of differentiating the operation. view: how
+        the gradient above lies in memory. handed: the arrays and that gradient in the framework's hands already.
         """
         given = {name: value for name, value in options.items() if value is not None and value is not False}
         self.require(operation, *given)
         self.calls.append(Call(f"vjp of {operation}", (*arrays, upstream), given, path))
-        handed, above = [self.hand(a) for a in arrays], self.hand(upstream)
+        *taken, above = handed or [*(self.hand(a) for a in arrays), self.hand(upstream, view)]
         renamed = self.implementation.declaration.keywords
         named = {renamed.get(n, n): self.hand_option(n, v) for n, v in given.items()}
-        found = self._pulled(operation, path, handed, above, named)
+        found = self._pulled(operation, path, taken, above, named)
         return [self._gradient(operation, g, a) for g, a in zip(found, arrays, strict=True)]
 
     def _pulled(
@@ -286,7 +290,8 @@ def _refuses_groups(implementation: Implementation, dtype: str) -> str:
     return ""
 
 
-_FREE = ("sinusoidal_positions", "alibi_slopes")  # without an array whose dtype the result could have
+# Without an array whose dtype the result could have, or of a sum that is better kept in more digits.
+_FREE = ("sinusoidal_positions", "alibi_slopes", "cross_entropy", "next_token_loss")
 _WIDENED = "convert the result, or find what widened it (np.sqrt of an integer is float64; math.sqrt is not)"
 
 

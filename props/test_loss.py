@@ -41,6 +41,8 @@ def cross_entropy(subject: Subject, case: LossCase) -> Comparisons:
     got, due = (f(subject, logits, targets, reduction=finest) for f in (loss, expected.cross_entropy))
     yield close("loss", got, *due)
     yield between("loss", got, 0.0, np.inf, due.allowed)
+    for path in subject.paths("cross_entropy"):
+        yield close(f"loss by {path}", loss(subject, logits, targets, reduction=finest, path=path), *due)
 
 
 @checks(spec.CROSS_ENTROPY, loss_cases(regime="constant"), needs=LOSS, share=0.3, mistakes=())
@@ -85,6 +87,8 @@ def reduction(subject: Subject, case: LossCase) -> Comparisons:
         options = {"reduction": kind, "ignore_index": case.ignore_index}
         got, due = (f(subject, logits, targets, **options) for f in (loss, expected.cross_entropy))
         yield close(f"loss reduced to {kind}", got, *due)
+        for path in subject.paths("cross_entropy"):
+            yield close(f"loss reduced to {kind} by {path}", loss(subject, logits, targets, path=path, **options), *due)
 
 
 @checks(spec.REDUCTION, loss_cases(regime=MODERATE), needs=LOSS, mistakes=())

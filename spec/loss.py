@@ -51,10 +51,10 @@ def next_token_loss(
     return cross_entropy(E, E.number(logits)[:, :-1], tokens[:, 1:], ignore_index=ignore_index, all_ignored=all_ignored)
 
 
-def tempered(E: Evaluator, logits: Any, temperature: float) -> Quantity:
-    """The probabilities of logits that were divided by a temperature, `[..., vocabulary]`."""
-    divided = E.store(E.number(logits) / E.constant(exactly(temperature)), "logits")
-    return softmax(E, divided)
+def tempered(E: Evaluator, logits: Any, temperature: Any) -> Quantity:
+    """The probabilities of logits that were divided by a temperature, a number or a constant, `[..., vocabulary]`."""
+    divisor = E.constant(exactly(temperature) if isinstance(temperature, float) else temperature)
+    return softmax(E, E.store(E.number(logits) / divisor, "logits"))
 
 
 LOSS = Proposition(

@@ -15,6 +15,7 @@ from gnomon.spec.constants import inverse_root
 from gnomon.spec.embedding import embedding
 from gnomon.spec.heads import multi_head_attention
 from gnomon.spec.linear import AFFINE, linear
+from gnomon.spec.loss import tempered
 from gnomon.spec.norms import layer_norm, rms_norm
 from gnomon.spec.order import waves
 from gnomon.spec.parameters import attention_parameters
@@ -24,6 +25,7 @@ from gnomon.spec.proofs import block as of_block
 from gnomon.spec.proofs import embedding as of_embedding
 from gnomon.spec.proofs import heads as of_heads
 from gnomon.spec.proofs import linear as of_linear
+from gnomon.spec.proofs import loss as of_loss
 from gnomon.spec.proofs import masks as of_masks
 from gnomon.spec.proofs import order as of_order
 from gnomon.spec.proofs import parameters as of_parameters
@@ -75,6 +77,18 @@ def mask_after_softmax(E, query, key, value, *, allowed):
 
 def one_in_the_denominator(E, logits):
     return E.exp(logits) / (E.total(E.exp(logits)) + 1)
+
+
+def one_word_more(E, logits, targets):
+    return E.log(E.total(E.exp(logits)) + 1)[..., 0] - logits[..., 0]
+
+
+def one_mass_more(E, logits, temperature):
+    return one_in_the_denominator(E, logits / temperature)
+
+
+def heated_inversely(E, logits, temperature):
+    return tempered(E, logits, 1 / temperature)
 
 
 def sharpened(E, logits):
@@ -185,6 +199,11 @@ def bent_step(E, state, x, transposed):
 
 # For every proof the false equations that it must not let pass.
 FALSE = {
+    of_loss.unchanged_by_a_constant: [{"tempered": one_mass_more}],
+    of_loss.log_of_the_words: [{"losses": one_word_more}],
+    of_loss.ranking_kept: [{"tempered": heated_inversely}],
+    of_loss.equal_accuracy_and_unequal_loss: [{"losses": one_word_more}],
+    of_loss.equal_loss_and_unequal_accuracy: [{"losses": one_word_more}],
     of_linear.affine: [{"linear": bent}],
     of_linear.collapse: [{"linear": bent}],
     of_parameters.twice_the_attention: [{"attention": one_projection_less}],

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gnomon.impl.adapters import torch_positions
+from gnomon.impl.adapters import torch_formats, torch_losses, torch_positions, torch_training
 from gnomon.impl.adapters.torch_paths import recorded_gradients
 from gnomon.impl.declaration import Declaration
 from gnomon.spec.conventions import Conventions
@@ -16,6 +16,18 @@ from gnomon.spec.precision import EAGER
 rope = torch_positions.rope
 sinusoidal_positions = torch_positions.sinusoidal_positions
 alibi_slopes = torch_positions.alibi_slopes
+cross_entropy = torch_losses.cross_entropy
+next_token_loss = torch_losses.next_token_loss
+tempered = torch_losses.tempered
+optimiser = torch_training.optimiser
+clip_by_global_norm = torch_training.clip_by_global_norm
+rounded = torch_formats.rounded
+total = torch_formats.total
+dropout = torch_formats.dropout
+checkpointed_dropout = torch_formats.checkpointed_dropout
+loss_scaler = torch_formats.loss_scaler
+master_step = torch_formats.master_step
+share_under_floor = torch_formats.share_under_floor
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -211,9 +223,19 @@ def held(module: torch.nn.Module, weight: Tensor, bias: Tensor | None) -> Callab
 declaration = Declaration(
     framework="torch",
     dtypes=("float64", "float32", "bfloat16", "float16"),
-    sites=EAGER,
+    # Its log-softmax keeps the sum of the exponentials in the format of the logits.
+    sites=EAGER | {"normaliser"},
     memory="quadratic",
-    conventions=Conventions(alignment="bottom-right", empty_row="nan", masked_key="blocked", masked_value="leaks"),
+    conventions=Conventions(
+        alignment="bottom-right",
+        empty_row="nan",
+        masked_key="blocked",
+        masked_value="leaks",
+        all_ignored="nan",
+        narrowing="twice",
+        e4m3fn_overflow="saturates",
+        e5m2_overflow="infinity",
+    ),
     paths={
         "linear": {"nn.Linear": linear_module},
         "layer_norm": {"nn.LayerNorm": layer_norm_module, "written out": layer_norm_steps},
@@ -221,5 +243,12 @@ declaration = Declaration(
         "embedding": {"nn.Embedding": embedding_module},
         "attention": {"recorded gradients": recorded_gradients(attention)},
         "rope": {"complex numbers": torch_positions.rope_complex},
+        "dropout": {"nn.Dropout": torch_formats.dropout_module},
+        "checkpointed_dropout": {"reentrant": torch_formats.checkpointed_reentrant},
+        "cross_entropy": {
+            "nn.CrossEntropyLoss": torch_losses.cross_entropy_module,
+            "written out": torch_losses.cross_entropy_steps,
+        },
+        **torch_training.PATHS,
     },
 )

@@ -22,6 +22,7 @@ TOPICS = (
     "embedding",
     "block",
     "reach",
+    "loss",
 )
 
 Equation = Callable[..., Any]
