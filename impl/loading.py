@@ -168,6 +168,15 @@ def load(name: str) -> Implementation:
     return described(name, attribute_of(_from_module(name, module), module, attribute), name)
 
 
+def load_thing(name: str) -> Any:
+    """The implementation of an installed name; else whatever a module or a file has after the colon."""
+    module, _, attribute = name.partition(":")
+    if module in installed():
+        return load(name)
+    found = from_file(Path(module)) if module.endswith(".py") or "/" in module else _from_module(name, module)
+    return attribute_of(found, module, attribute)
+
+
 def _installed(name: str, point: EntryPoint, part: str) -> Implementation:
     """What an installed name stands for, or the part of it after a colon: `transformers:gpt-neox`."""
     found, part = guarded_import(name, point.load), part.replace("-", "_")

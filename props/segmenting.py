@@ -155,7 +155,7 @@ def _searched(tokens: Tokens) -> list[int]:
     if tokens.has("encode_bytes"):
         missing -= {i for n in range(256) for i in tokens.encode_bytes(bytes([n]))}
     missing -= set(tokens.encode("", special=True)) if tokens.has("begin") else set()
-    for name, i in tokens.special.items():
+    for name, i in tokens.special.items() if tokens.asks("encode", "special") else ():
         missing -= {i} & set(tokens.encode(name, special=True))
     return sorted(i for i in missing if not _reached(tokens, i))
 

@@ -147,6 +147,12 @@ class Tokens:
         """The text of ids."""
         return self._text("decode", list(ids), self._call("decode", list(ids)))
 
+    def back(self, text: str) -> str:
+        """What decoding gives of the ids of a text."""
+        result = self.decode(self.encode(text))
+        self._note(f"t.decode(t.encode({text!r}))")
+        return result
+
     def encode_bytes(self, data: bytes) -> Ids:
         """The ids of bytes."""
         return self._ids("encode_bytes", data, {})
@@ -247,6 +253,10 @@ class Tokens:
         self.require("decode")
         return tuple(self.decode([i]) for i in ids)
 
+    def _note(self, expression: str) -> None:
+        """Keep what was called, for the code that a failure prints."""
+        self.subject.calls.append(Call("tokeniser", (expression,), {}))
+
     def _ids(self, name: str, given: str | bytes, options: Mapping[str, Any]) -> Ids:
         result = self._call(name, given, **options)
         try:
@@ -266,7 +276,7 @@ class Tokens:
         self.require(name)
         said = ", ".join([repr(given), *(f"{n}={v!r}" for n, v in options.items())])
         expression = f"t.{name}({said})"
-        self.subject.calls.append(Call("tokeniser", (f"list({expression})" if consume else expression,), {}))
+        self._note(f"list({expression})" if consume else expression)
         method = getattr(self.own, name)
         function = method if consume is None else lambda *a, **o: consume(method(*a, **o))
         return _called(name, function, given, options)
