@@ -17,7 +17,7 @@ WRITTEN, READ = 4, 2  # tokens of a page for the one that writes and the one tha
 def in_eight_bits(x: Array) -> Array:
     """The numbers with three significant bits, as many as the widest format of eight bits has."""
     fraction, exponent = np.frexp(x)
-    return np.ldexp(np.rint(fraction * 8) / 8, exponent).astype(x.dtype)
+    return np.asarray(np.ldexp(np.rint(fraction * 8) / 8, exponent), x.dtype)
 
 
 @commits(TILES_BY_QUERIES)
