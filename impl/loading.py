@@ -86,7 +86,8 @@ _ATTENTION = {"mask", "causal", "window", "scale", "softcap", "sink", "bias", "h
 _LOSS = {"ignore_index", "reduction", "temperature"}
 _TABLE = {"groups", "times", "labels", "equality", "parts", "seed", "stride", "start"}
 _OTHER = {"dilation", "kernel", "eps", "base", "rotary_width", "layout", "scaling"}
-_TRAINING = {"rate", "momentum", "betas", "epsilon", "weight_decay", "limit", "kind", "peak", "warmup", "total", "minimum"}
+_STEPS = {"rate", "momentum", "betas", "epsilon", "weight_decay", "limit"}
+_TRAINING = _STEPS | {"kind", "peak", "warmup", "total", "minimum"}
 ANY_KEYWORD = frozenset(_ATTENTION | _LOSS | _TABLE | _TRAINING | _OTHER)
 _EXTRAS = {
     "torch": "torch",
@@ -114,6 +115,7 @@ _EXTRAS = {
 
 
 MODEL = "model:"  # before the target of a black box, where implementations are named
+TOKENISER = "tokeniser:"  # and before that of a tokeniser
 
 
 class CannotLoad(Exception):
@@ -159,6 +161,10 @@ def load(name: str) -> Implementation:
         from gnomon.impl.blackbox import black_box
 
         return black_box(name.removeprefix(MODEL))
+    if name.startswith(TOKENISER):
+        from gnomon.impl.tokenisers import tokeniser_of
+
+        return tokeniser_of(name.removeprefix(TOKENISER))
     points = installed()
     module, _, attribute = name.partition(":")
     if module in points:

@@ -109,13 +109,10 @@ def _unmoved(where: str, step: Step) -> Comparisons:
         yield same(f"{name} {where} ", step.after[name], before)
 
 
-def offered_clipping(subject: Subject) -> st.SearchStrategy[ClipCase]:
-    """Gradients of a scaled loss as well where it can be told the scale."""
-    scaled = subject.offers("clip_by_global_norm", "scale")
-    return clip_cases(scaled=st.booleans() if scaled else st.just(False))
-
-
-@checks(spec.CLIPPING, offered_clipping, needs=("clip_by_global_norm",))
+@checks(
+    spec.CLIPPING, clip_cases(scaled=False), needs=("clip_by_global_norm",),
+    mistakes=(spec.CLIPPED_PER_TENSOR, spec.CLIPPED_BY_VALUE, spec.CLIPPING_IDLE, spec.ALWAYS_NORMALISED),
+)  # fmt: skip
 def clipping(subject: Subject, case: ClipCase) -> Comparisons:
     """One factor for all, and none, to the bit, where the norm is under the limit; on every path."""
     gradients = case.gradients(subject.precision.storage)
@@ -131,6 +128,15 @@ def clipping(subject: Subject, case: ClipCase) -> Comparisons:
                 yield same(label, result, value[name])
             else:
                 yield close(label, result, *expected(wanted[name]))
+
+
+@checks(
+    spec.CLIPPING, clip_cases(scaled=True), needs=("clip_by_global_norm",), share=0.5,
+    mistakes=(spec.CLIPPED_BEFORE_UNSCALING,),
+)  # fmt: skip
+def clipping_of_a_scaled_loss(subject: Subject, case: ClipCase) -> Comparisons:
+    """The same of gradients that are divided by the scale of their loss before."""
+    yield from clipping.check(subject, case)
 
 
 @checks(spec.SCHEDULE, schedule_cases(), needs=("schedule",))

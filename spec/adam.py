@@ -26,7 +26,8 @@ def adam_step(E: Evaluator, rule: Rule, parameter: Any, gradient: Any, state: St
     if rule.kind == "adam" or (isinstance(rule.weight_decay, float) and not rule.weight_decay):
         return E.store(parameter - moved, "out"), kept
     decay = scalar(E, rule.weight_decay)
-    shrunk = E.store(parameter * (E.constant(ONE) - scalar(E, rate) * decay), "update")
+    left = E.store(E.constant(ONE) - scalar(E, rate) * decay, "constant")
+    shrunk = E.store(parameter * left, "update")
     both = E.store(quotient + E.store(decay * parameter, "update"), "update")
     together = parameter - E.store(scalar(E, rate) * both, "update")
     return E.store(E.either(shrunk - moved, together), "out"), kept
@@ -48,7 +49,7 @@ def direction(E: Evaluator, rule: Rule, kept: State) -> Quantity:
     """m̂/(√v̂ + ε), each moment corrected for its start at zero; the root may be taken before that or after."""
     first, second = (_correction(E, beta, kept.steps) for beta in rule.betas)
     after = E.store(E.sqrt(E.store(kept.second / second, "update")), "update")
-    before = E.store(E.store(E.sqrt(kept.second), "update") / E.sqrt(second), "update")
+    before = E.store(E.store(E.sqrt(kept.second), "update") / E.store(E.sqrt(second), "constant"), "update")
     denominator = E.store(E.either(after, before) + scalar(E, rule.epsilon), "update")
     return E.store(E.store(kept.first / first, "update") / denominator, "update")
 

@@ -231,6 +231,7 @@ declaration = Declaration(
         empty_row="nan",
         masked_key="blocked",
         masked_value="leaks",
+        clip_epsilon="1e-6",
         all_ignored="nan",
         narrowing="twice",
         e4m3fn_overflow="saturates",
