@@ -59,9 +59,8 @@ class Taped(NDArrayOperatorsMixin):
         return Taped(self.value[index], [(self, pull)])
 
     def astype(self, dtype: Any) -> "Taped":
-        """The same numbers in another dtype; a gradient comes back in this one."""
-        own = self.dtype
-        return Taped(self.value.astype(dtype), [(self, lambda g: g if own.kind == "O" else g.astype(own))])
+        """The same numbers in another dtype; what comes back is not rounded."""
+        return Taped(self.value.astype(dtype), [(self, _same)])
 
     def reshape(self, *shape: int) -> "Taped":
         """The same numbers in another shape."""
@@ -152,11 +151,11 @@ def _behind(out: Array) -> Iterator[Taped]:
 
 
 def _reduced(g: Any, node: Taped) -> Any:
-    """A gradient summed over the axes along which its array was broadcast, in the array's dtype."""
+    """A gradient summed over the axes along which its array was broadcast; that of 16-bit numbers in float32."""
     g = g.sum(axis=tuple(range(g.ndim - node.ndim))) if g.ndim > node.ndim else g
     spread = tuple(i for i, n in enumerate(node.shape) if n == 1 and g.shape[i] != 1)
     g = g.sum(axis=spread, keepdims=True) if spread else g
-    return g if node.dtype.kind == "O" else g.astype(node.dtype)
+    return g if node.dtype.kind == "O" else g.astype(np.float32 if node.dtype.itemsize == 2 else node.dtype)
 
 
 def _same(g: Any) -> Any:

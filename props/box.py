@@ -2,7 +2,7 @@
 
 import inspect
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -170,6 +170,18 @@ class Box:
         """The trace as exact numbers."""
         return {name: self.subject.framework.take(value)[0] for name, value in trace.items()}
 
+    def gradients(self, given: Input, upstream: Floats) -> dict[str, Floats]:
+        """The gradient of ⟨upstream, output⟩ by every parameter."""
+        if not hasattr(self.handle, "vjp"):
+            raise Declined("its model has no vjp")
+        options = {n: self.subject.hand(v) for n, v in given.options().items()}
+        arrays = [self.subject.hand(given.tokens), self.subject.hand(upstream)]
+        found = guarded("model.vjp", self.handle.vjp, arrays, options)
+        missing = sorted(set(self.parameters) - set(found))
+        if missing:
+            raise ImplementationFailed(f"model.vjp gives no gradient by {', '.join(missing)}")
+        return {n: self.subject.taken(f"the gradient by {n}", found[n], p.shape) for n, p in self.parameters.items()}
+
     def decode(self, given: Input, chunks: Sequence[int]) -> "Run":
         """The same tokens through a cache, so many at a time; outputs and traces put together again."""
         cache, ends = self.ask("new_cache"), np.cumsum(chunks)
@@ -273,6 +285,18 @@ def reckoned(box: Box, given: Input) -> Reckoning:
         while len(_reckonings) > (_KEPT if box.subject.fixed is None else _KEPT_OF_FIXED):
             _reckonings.popitem(last=False)
     return _reckonings[key]
+
+
+def equation(box: Box, given: Input) -> Callable[[Evaluator, Mapping[str, Any]], Quantity]:
+    """The model's output for an input, as an equation in its parameters."""
+
+    def run(E: Evaluator, parameters: Mapping[str, Any]) -> Quantity:
+        return model(
+            E, box.configuration, parameters, given.tokens, positions=given.positions, mask=given.mask,
+            **_conventions(box.subject, box.configuration),
+        )  # fmt: skip
+
+    return run
 
 
 def _evaluated(E: Evaluator, box: Box, given: Input, **mark: Any) -> Quantity:

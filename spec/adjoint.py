@@ -291,6 +291,12 @@ class Adjoint(Evaluator):
         own = self.bounds.softmax(scores.exact, allowed)
         return Node(self, own, ((scores, lambda g: _through_softmax(g, p)),), (_where_seen(allowed),))
 
+    def recomputed(self, scores: Node, allowed: Mask | None = None) -> Node:
+        """Weights as a backward pass may have them."""
+        p = _plain.softmax(scores.value, allowed)
+        own = self.bounds.recomputed(scores.exact, allowed)
+        return Node(self, own, ((scores, lambda g: _through_softmax(g, p)),), (_where_seen(allowed),))
+
     def weigh(self, scores: Node, value: Node, allowed: Mask | None) -> Node:
         """The average of the values under the softmax of the scores."""
         p = _plain.softmax(scores.value, allowed)
@@ -307,11 +313,19 @@ class Adjoint(Evaluator):
         """How far ⟨functional, out⟩ of a correct implementation may be from its exact value."""
         return float(self.bounds_of(out, functional[None])[0])
 
+    def bound_of_sum(self, functionals: Sequence[tuple[Node, Floats]]) -> float:
+        """How far the sum of ⟨functional, result⟩ over several results may be from its exact value."""
+        seeds = {out.number: functional[None] for out, functional in functionals if not out.fixed}
+        return float(self._bounds(seeds, 1)[0])
+
     def bounds_of(self, out: Node, functionals: Floats) -> Floats:
         """The same for several functionals, `[functionals, ...]`."""
-        straight = np.zeros(len(functionals))
-        if len(functionals) and not out.fixed:
-            straight += sum(_weighed(g, node).sum(1) for node, g in self._sweep({out.number: functionals}))
+        return self._bounds({} if out.fixed else {out.number: functionals}, len(functionals))
+
+    def _bounds(self, seeds: Mapping[int, Adjoints], count: int) -> Floats:
+        straight = np.zeros(count)
+        if count and seeds:
+            straight += sum(_weighed(g, node).sum(1) for node, g in self._sweep(seeds))
         room = 1 - self.changed()
         widened = straight / room if room > 0 else np.where(straight > 0, np.inf, 0.0)
         return allowed(Tracked(straight, widened, self.bounds.precision))

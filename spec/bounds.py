@@ -278,10 +278,11 @@ class Bounds(Evaluator):
         return self._in_range(a.like(value, error + self._gamma(terms) * _plain.reduced(a.size, shape)), self._range)
 
     def scattered(self, a: Tracked, index: Any, shape: tuple[int, ...]) -> Tracked:
-        """Zeros to which the entries are added, in any order."""
+        """Zeros to which the entries are added, in any order; each sum may be stored."""
         value, error, size = (_plain.scattered(x, index, shape) for x in (a.value, a.error, a.size))
         terms = np.maximum(_plain.scattered((a.size > 0).astype(float), index, shape) - 1, 0)
-        return self._in_range(a.like(value, error + self._gamma(terms) * size), self._range)
+        stored = half_ulp(size, self.precision.storage) * terms if self.precision.rounds("gradient") else 0.0
+        return self._in_range(a.like(value, error + self._gamma(terms) * size + stored), self._range)
 
     def summed_products(self, pairs: Sequence[tuple[Tracked, Tracked]]) -> Tracked:
         """The sum of the products as one sum of all their terms or, where that errs more, of them stored one by one."""
@@ -433,7 +434,7 @@ class Bounds(Evaluator):
         steps = self._gamma(terms - 1) * partial + 2 * self._unit * (self.precision.library + np.log(terms))
         normaliser = np.maximum(directly, inherited + steps)
         if self.precision.rounds("normaliser"):
-            normaliser = normaliser + half_ulp(np.maximum(whole, summed) + normaliser, self.precision.storage)
+            normaliser = normaliser + half_ulp(summed + normaliser, self.precision.storage)
         if self.precision.rounds("shifted"):
             normaliser = normaliser + half_ulp(gap + normaliser, self.precision.storage)
         value, error = logits.value - top - summed, normaliser + logits.error
@@ -447,6 +448,19 @@ class Bounds(Evaluator):
             return exact
         cast = np.where(exact.size > 0, form.unit * exact.size + form.underflow, 0.0)
         return exact.like(exact.value, exact.error + cast)
+
+    @_quiet
+    def recomputed(self, scores: Tracked, allowed: Mask | None) -> Tracked:
+        """The weights, or e^(s − l): the error of l, and that of a score against it, does not cancel in the row."""
+        kept = self.weights(scores, allowed)
+        gap, near = self._exponents(scores, allowed)
+        size = np.abs(scores.value) if allowed is None else np.where(allowed, np.abs(scores.value), 0.0)
+        length = size.max(-1, keepdims=True) + np.log(scores.shape[-1])
+        own = self._summing(_terms(kept.size)) + self._unit * (3 * length + 2 * gap)
+        reach = np.minimum(near + near.max(-1, keepdims=True) + own, _EXP_RANGE)
+        relative = np.expm1(reach) + self._library * np.exp(reach)
+        floor = np.where(kept.size > 0, self.precision.arithmetic.underflow, 0.0)
+        return kept.like(kept.value, np.maximum(kept.error, kept.value * relative + floor))
 
     @_quiet
     def weigh(self, scores: Tracked, value: Tracked, allowed: Mask | None) -> Tracked:

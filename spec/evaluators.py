@@ -163,6 +163,10 @@ class Evaluator(ABC):
         shifted = logits - self.shift(logits, None)
         return self.store(shifted - self.log(self.total(self.exp(shifted))), "logprobs")
 
+    def recomputed(self, scores: Quantity, allowed: Mask | None) -> Quantity:
+        """The weights as a backward pass may have them: kept, or e^(s − l) with the logarithm l of the row's total."""
+        return self.weights(scores, allowed)
+
     def weigh(self, scores: Quantity, value: Quantity, allowed: Mask | None) -> Quantity:
         """The average of the values under the softmax of the scores."""
         return self.matmul(self.weights(scores, allowed), value)

@@ -135,6 +135,25 @@ class Reverse(Evaluator):
         """The sum of several arrays in any order."""
         return Recorded(self, self.E.added([p.value for p in parts], site), [(p, _same) for p in parts])
 
+    def reduced(self, a: Recorded, shape: tuple[int, ...]) -> Recorded:
+        """The array summed over the axes of a broadcast."""
+        padded, nothing = (1,) * (len(a.shape) - len(shape)) + shape, np.zeros(a.shape)
+        pull = (a, lambda g: g.reshape(*padded) + self.E.number(nothing))
+        return Recorded(self, self.E.reduced(a.value, shape), (pull,))
+
+    def scattered(self, a: Recorded, index: Any, shape: tuple[int, ...]) -> Recorded:
+        """Zeros to which the entries are added."""
+        return Recorded(self, self.E.scattered(a.value, index, shape), ((a, lambda g: g[index]),))
+
+    def summed_products(self, pairs: Sequence[tuple[Recorded, Recorded]]) -> Recorded:
+        """The sum of several products."""
+        value = self.E.summed_products([(a.value, b.value) for a, b in pairs])
+        return Recorded(self, value, [pull for pair in pairs for pull in _through_product(*pair)])
+
+    def gate(self, a: Recorded, g: Recorded) -> Recorded:
+        """`g` where `a` lies above zero."""
+        return Recorded(self, self.E.gate(a.value, g.value), ((g, lambda u: self.E.gate(a.value, u)),))
+
     def either(self, one: Recorded, other: Recorded) -> Recorded:
         """One quantity by two ways; gradients go back the first."""
         return Recorded(self, self.E.either(one.value, other.value), ((one, _same),))
@@ -202,14 +221,28 @@ class Reverse(Evaluator):
     def scores(self, query: Recorded, key: Recorded, scale: Constant) -> Recorded:
         """scale·q·k; a gradient is scaled before the product that it enters, or after it."""
         value, factor = self.E.scores(query.value, key.value, scale), self.E.constant(scale)
-        whose, regrouped = _shared(key)
-        return Recorded(
-            self, value,
-            (
-                (query, lambda g: (g * factor, key.value)),
-                (whose, lambda g: (regrouped(g * factor).swapaxes(-1, -2), regrouped(query.value))),
-            ),
-        )  # fmt: skip
+        to_query = query, lambda g: (g * factor, key.value)
+        return Recorded(self, value, (to_query, self._into(key, lambda g: g * factor, lambda g: query.value)))
+
+    def _into(
+        self, a: Recorded, left: Callable[[Quantity], Quantity], right: Callable[[Quantity], Quantity]
+    ) -> tuple[Recorded, Pull]:
+        """What queries give back to keys or values, leftᵀ·right; to heads read by several, at once or head by head."""
+        order = _readers(a)
+        if order is None or a.gathered is None:
+            return a, lambda g: (left(g).swapaxes(-1, -2), right(g))
+        (source, index), E = a.gathered, self.E
+
+        def regrouped(x: Quantity) -> Quantity:
+            return x.take(order, axis=-3).reshape(*x.shape[:-3], source.shape[-3], -1, x.shape[-1])
+
+        def pull(g: Quantity) -> Quantity:
+            one, other = left(g), right(g)
+            at_once = E.matmul(regrouped(one).swapaxes(-1, -2), regrouped(other))
+            by_head = E.store(E.matmul(one.swapaxes(-1, -2), other), "gradient")
+            return E.either(at_once, E.scattered(by_head, (..., index, slice(None), slice(None)), source.shape))
+
+        return source, pull
 
     def total(self, a: Recorded) -> Recorded:
         """The sum over the last axis."""
@@ -266,17 +299,15 @@ class Reverse(Evaluator):
 
     def weigh(self, scores: Recorded, value: Recorded, allowed: Mask | None) -> Recorded:
         """The average o of the values; Σ p·(g·v) is g·o too, and either is computed."""
-        E, p = self.E, self.E.weights(scores.value, allowed)
+        E, p = self.E, self.E.recomputed(scores.value, allowed)
         out = E.weigh(scores.value, value.value, allowed)
-        whose, regrouped = _shared(value)
 
         def pull(g: Quantity) -> Quantity:
             moved = E.matmul(g, value.value.swapaxes(-1, -2))
             mean = E.either(E.total(p * moved), E.total(g * E.store(out, "out")))
             return E.store(E.select(allowed, _through_softmax(E, p, moved, mean)), "probs")
 
-        pulls = (scores, pull), (whose, lambda g: (regrouped(p).swapaxes(-1, -2), regrouped(g)))
-        return Recorded(self, out, pulls)
+        return Recorded(self, out, ((scores, pull), self._into(value, lambda g: p, _same)))
 
 
 def vjp(
@@ -290,6 +321,23 @@ def vjp(
     leaves = {name: R.argument(x) for name, x in arguments.items()}
     out = R.number(equation(R, leaves))
     return out.value, dict(zip(leaves, R.pulled(out, upstream, list(leaves.values())), strict=True))
+
+
+def jvp(
+    E: Evaluator, equation: Callable[..., Any], arguments: Mapping[str, Any], directions: Mapping[str, Any]
+) -> Quantity:
+    """The change of the equation's result for a small change of its arguments along the directions.
+
+    A gradient is linear in what is pulled back: that map, pulled back itself from the directions, is the change.
+    """
+    outer = Reverse(E)
+    inner = Reverse(outer)
+    leaves = {name: inner.argument(x) for name, x in arguments.items()}
+    out = inner.number(equation(inner, leaves))
+    above, paired = outer.argument(np.zeros(out.shape)), outer.number(np.zeros((1, 1)))
+    for name, g in zip(leaves, inner.pulled(out, above, list(leaves.values())), strict=True):
+        paired = paired + outer.total((g * directions[name]).reshape(1, -1))
+    return outer.pulled(paired, np.ones((1, 1)), [above])[0]
 
 
 def _same(g: Quantity) -> Quantity:
@@ -315,17 +363,10 @@ def _flat(pair: Product, shape: tuple[int, ...]) -> Product:
     return a.swapaxes(-1, -2).reshape(rows, a.shape[-2]).swapaxes(-1, -2), b.reshape(rows, b.shape[-1])
 
 
-def _shared(a: Recorded) -> tuple[Recorded, Callable[[Quantity], Quantity]]:
-    """Whose heads these are, and how those of the queries that share one are put one after another, as one sum."""
+def _readers(a: Recorded) -> Any:
+    """The heads of the queries, those that read one key head one after another; nothing where each is read alone."""
     if a.gathered is None:
-        return a, _same
+        return None
     source, index = a.gathered
-    heads, order = source.shape[-3], np.argsort(index, kind="stable")
-    if len(set(np.bincount(index, minlength=heads))) > 1:
-        return a, _same
-
-    def regrouped(x: Quantity) -> Quantity:
-        sorted_heads = x.take(order, axis=-3)
-        return sorted_heads.reshape(*x.shape[:-3], heads, -1, x.shape[-1])
-
-    return source, regrouped
+    readers = np.bincount(index, minlength=source.shape[-3])
+    return np.argsort(index, kind="stable") if len(set(readers)) == 1 else None

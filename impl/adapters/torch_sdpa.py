@@ -68,7 +68,7 @@ def flash_kernel(
 declaration = Declaration(
     framework="torch",
     dtypes=("float64", "float32", "bfloat16", "float16"),
-    sites=FUSED,
+    sites=FUSED | {"gradient"},  # those of heads that are shared are stored one by one
     memory="linear",
     conventions=Conventions(alignment="top-left", empty_row="zeros", masked_key="leaks", masked_value="leaks"),
     paths={
