@@ -19,9 +19,7 @@ Reduction = Literal["mean", "sum", "none"]
 
 def token_losses(E: Evaluator, logits: Any, targets: Ids) -> Quantity:
     """−log p(target) of every position; logits `[..., vocabulary]`, targets `[...]`."""
-    logits = E.number(logits)
-    own = targets[..., None] == np.arange(logits.shape[-1])
-    return E.number(0.0) - E.total(E.select(own, E.log_softmax(logits)))[..., 0]
+    return -E.log_softmax(E.number(logits))[(*np.indices(targets.shape), targets)]
 
 
 def cross_entropy(

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from losses import losses
 from regimes import Case
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -19,6 +20,7 @@ from gnomon.spec.constants import ROOT_HALF, ROOT_TWO_OVER_PI, TANH_CUBIC, Const
 from gnomon.spec.evaluators import Evaluator, Quantity
 from gnomon.spec.heads import multi_head_attention
 from gnomon.spec.linear import activate, feed_forward, linear
+from gnomon.spec.loss import cross_entropy
 from gnomon.spec.norms import layer_norm, rms_norm
 from gnomon.spec.order import alibi_slopes, sinusoidal_positions
 from gnomon.spec.precision import EAGER, EVERYWHERE, FUSED, ONE_PASS, declared
@@ -974,6 +976,7 @@ ALGORITHMS: Mapping[str, tuple[Algorithm, ...]] = {
     "rope": ROPE,
     "sinusoidal_positions": SINUSOIDS,
     "alibi_slopes": SLOPES,
+    "cross_entropy": losses(Algorithm),
 }
 
 
@@ -999,6 +1002,8 @@ def equation(E: Evaluator, op: str, case: Case) -> Quantity:
         return rope(E, case.arrays["x"], **case.options)
     if op in ("sinusoidal_positions", "alibi_slopes"):
         return {"sinusoidal_positions": sinusoidal_positions, "alibi_slopes": alibi_slopes}[op](E, **case.options)
+    if op == "cross_entropy":
+        return cross_entropy(E, case.arrays["logits"], **case.options)
     return activate(E, op, case.arrays["x"])
 
 

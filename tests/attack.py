@@ -40,6 +40,9 @@ class Disturbed:
     def __sub__(self, other: "Disturbed") -> "Disturbed":
         return self.like(self.attack.rounded(self.tensor - other.tensor))
 
+    def __neg__(self) -> "Disturbed":
+        return Disturbed(-self.tensor, self.attack, self.stored)
+
     def __mul__(self, other: "Disturbed") -> "Disturbed":
         return self.like(self.attack.rounded(self.tensor * other.tensor))
 
@@ -161,6 +164,23 @@ class Attack(Evaluator):
         shifted = self.store(folded - self.shift(folded, allowed), "shifted")
         mass = self.store(self.exp(shifted), "exps")
         return mass / self.store(self.total(mass), "expsum")
+
+    def log_softmax(self, logits: Disturbed) -> Disturbed:
+        if self._scaled_first and not self.precision.narrow:
+            return logits - self._chained(logits)
+        top = self.shift(logits, None)
+        shifted = self.store(logits - top, "shifted")
+        mass = self.store(self.exp(shifted), "exps")
+        summed = self.store(self.log(self.store(self.total(mass), "normaliser")), "normaliser")
+        apart = shifted - summed if not self._scaled_first else logits - (top + summed)
+        return self.store(apart, "logprobs")
+
+    def _chained(self, logits: Disturbed) -> Disturbed:
+        """log Σe^z by log(e^a + e^b), the largest first, each rounded."""
+        first, *others = logits.tensor.sort(-1, descending=True).values.unbind(-1)
+        for other in others:
+            first = self.rounded(torch.logaddexp(first, other))
+        return logits.like(first[..., None])
 
     def store(self, a: Disturbed, site: str) -> Disturbed:
         if a.stored or not self.precision.rounds(site):

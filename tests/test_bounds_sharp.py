@@ -88,7 +88,14 @@ def norm_case(rng: Generator, fill: Any, biased: bool) -> Case:
     return Case(regime=fill.__name__, arrays=arrays | shift, options={"eps": 2.0**-10})
 
 
+def loss_case(rng: Generator, fill: Any) -> Case:
+    rows, words = int(rng.integers(1, 4)), int(rng.integers(2, 17))
+    options = {"targets": rng.integers(0, words, (1, rows)), "reduction": str(rng.choice(["none", "sum", "mean"]))}
+    return Case(regime=fill.__name__, arrays={"logits": fill(rng, 1, rows, words)}, options=options)
+
+
 DRAW: dict[str, Callable[[Generator, Any], Case]] = {
+    "cross_entropy": loss_case,
     "linear": linear_case,
     "softmax": softmax_case,
     "gelu": activation_case,
@@ -113,6 +120,7 @@ PROFILES = {"fused": FUSED, "eager": EAGER, "everywhere": EVERYWHERE}
 # The error of a mean moves a variance in two passes to second order only, one that runs along the row to first.
 KINDS = ("float64", "float32", "fused", "eager", "everywhere")
 STATED: dict[str, tuple[float, ...]] = {
+    "cross_entropy": (4.1, 2.1, 1.1, 1.1, 1.5),
     "linear": (3.3, 1.7, 1.1, 1.1, 1.1),
     "softmax": (4.1, 2.0, 1.1, 1.1, 1.4),
     "gelu": (2.2, 1.1, 1.1, 1.1, 1.1),

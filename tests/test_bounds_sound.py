@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import regimes
 from algorithms import ALGORITHMS, Algorithm, Machine, as_float64, equation
+from losses import loss_case
 from numpy.random import Generator
 from regimes import REGIMES, Case
 
@@ -26,6 +27,7 @@ DRAW: dict[str, Callable[[Generator, str], Case]] = {
     "rope": regimes.rope_case,
     "sinusoidal_positions": regimes.sinusoidal_case,
     "alibi_slopes": regimes.slopes_case,
+    "cross_entropy": loss_case,
 }
 # How many comparisons each operation promises per chunk; a comparison is one case, one algorithm, one dtype.
 PROMISED = {
@@ -43,6 +45,7 @@ PROMISED = {
     "rope": 900,
     "sinusoidal_positions": 400,
     "alibi_slopes": 200,
+    "cross_entropy": 1500,
 }
 MOST_ABSTAIN = 0.05  # nearly all in float16, where products of huge scores overflow
 IN_ONE_PASS = {"layer_norm": 0.1}  # a variance in one pass may come out negative, and its root be no number

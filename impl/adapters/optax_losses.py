@@ -9,7 +9,7 @@ from jax import Array
 
 from gnomon.impl.declaration import Declaration
 from gnomon.spec.conventions import Conventions
-from gnomon.spec.precision import FUSED
+from gnomon.spec.precision import EVERYWHERE
 
 
 @partial(jax.jit, static_argnames=("reduction",))
@@ -38,7 +38,7 @@ declaration = Declaration(
     framework="jax",
     compiles=True,
     dtypes=("float64", "float32", "bfloat16", "float16"),
-    sites=FUSED,
+    sites=EVERYWHERE,
     conventions=Conventions(all_ignored="nan"),
     families=(),
 )
