@@ -101,6 +101,23 @@ def check_model(target: str, **options: Any) -> None:
     sys.exit(check_implementation(target, model=True, **options))
 
 
+@main.command("check-tokenizer")
+@click.argument("target", metavar="TARGET")
+@clause_option
+@budget(QUICK, USUAL, THOROUGH)
+@workers_option
+@judging_options
+def check_tokenizer(target: str, **options: Any) -> None:
+    """Hold a tokeniser that is there to every clause on text, and print what was measured of it.
+
+    TARGET is a tokenizer.json, a folder that has one, a *.model of sentencepiece, or module:function or
+    ./file.py:function for a function that returns the tokeniser.
+    """
+    from gnomon.props.checking import check_implementation
+
+    sys.exit(check_implementation(target, dtypes=(), tokeniser=True, **options))
+
+
 @main.command()
 @impl_argument
 @dtype_option
@@ -187,9 +204,72 @@ def count(configuration: str, batch: int, item: int, as_json: bool) -> None:
         print_paper_table()
 
 
+@main.command("check-split")
+@click.argument("target", metavar="TARGET")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--groups", metavar="COLUMN", help="The column of groups that no split may tear apart.")
+@click.option("--time", metavar="COLUMN", help="The column of times: held-out rows have to be later.")
+@click.option("--labels", metavar="COLUMN", help="The column of labels, for a split that wants them.")
+@click.option("--copies", type=click.Choice(("exact", "text", "rounded")), help="Which rows count as copies.")
+@click.option("--column", "compared", multiple=True, metavar="COLUMN", help="Copies by this column, not by all.")
+@click.option("--parts", type=click.IntRange(1), default=5, show_default=True, help="Parts, for a split that asks.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="A seed, for a split that asks.")
+def check_split(target: str, file: Path, **options: Any) -> None:
+    """Hold a split of your own to VIII.4.1, VIII.4.4 and VIII.5.1 on the rows of FILE, a .csv or .parquet.
+
+    TARGET is module:function or ./file.py:function, called with the rows and what it takes of groups, times, labels,
+    parts and seed, for pairs of training and held-out indices; an object with scikit-learn's method split; or an
+    installed name, such as sklearn:group-kfold.
+    """
+    from gnomon.props.instruments import check_split as check_rows
+
+    sys.exit(check_rows(target, file, **options))
+
+
+@main.command("check-pipeline")
+@click.argument("target", metavar="TARGET")
+@click.argument("file", type=click.Path(path_type=Path), required=False)
+@click.option("--labels", metavar="COLUMN", help="The column of labels in FILE.")
+@click.option("--kind", type=click.Choice(("numbers", "text")), default="numbers", show_default=True,
+              help="What rows are made of where no file is given.")  # fmt: skip
+def check_pipeline(target: str, file: Path | None, labels: str | None, kind: str) -> None:
+    """Hold a pipeline of your own to VIII.4.2: what it learns must not move with held-out rows.
+
+    TARGET is module:function or ./file.py:function for a function of nothing that makes an object with a method
+    fit(rows, labels), or fit(rows, labels, train) that is given all rows; or for a function of rows, labels and train
+    that returns what it learnt.
+    """
+    from gnomon.props.instruments import check_pipeline as check_learning
+
+    sys.exit(check_learning(target, file, labels, kind))
+
+
+@main.group()
+def objective() -> None:
+    """The worksheet of laboratory 7: what you want, what you train on, and what the second omits."""
+
+
+@objective.command("init")
+@click.argument("file", type=click.Path(path_type=Path))
+def objective_init(file: Path) -> None:
+    """Write a worksheet to fill in."""
+    from gnomon.props.objectives import init_worksheet
+
+    sys.exit(init_worksheet(file))
+
+
+@objective.command("check")
+@click.argument("file", type=click.Path(path_type=Path))
+def objective_check(file: Path) -> None:
+    """Refuse a worksheet in which a term of the objective got lost, and print where each one went."""
+    from gnomon.props.objectives import check_worksheet
+
+    sys.exit(check_worksheet(file))
+
+
 @main.command()
 @click.argument("number", metavar="N", type=int)
-@click.option("--impl", metavar="NAME", help="What to run in laboratory 2, numpy unless it is named.")
+@click.option("--impl", metavar="NAME", help="What to run in laboratory 2; in 1 two tokenisers, with a comma.")
 @click.option("--config", multiple=True, metavar="CONFIG", help="A model of laboratory 4 or 5, as `count` takes it.")
 @click.option("--plot", type=click.Path(path_type=Path), help="Where the plot goes, ./gnomon-lab-N.png unless named.")
 def lab(number: int, plot: Path | None, **options: Any) -> None:
