@@ -132,6 +132,11 @@ class Slopes:
     E: Adjoint
     found: Mapping[str, Node]
 
+    @property
+    def values(self) -> dict[str, Floats]:
+        """All exact gradients."""
+        return {name: node.value for name, node in self.found.items()}
+
     def value(self, name: str) -> Floats:
         """The exact gradient by one parameter."""
         return self.found[name].value

@@ -231,7 +231,10 @@ def declared_polarity(subject: Subject, case: AttentionCase) -> Comparisons:
     yield close("polarity other than declared", float(wrong), 0.0, 0.0)
 
 
-@checks(spec.EMPTY_ROW, attention_cases(regime=MODERATE, masked=st.sampled_from(("boolean", "additive"))))
+@checks(
+    spec.EMPTY_ROW, attention_cases(regime=MODERATE, masked=st.sampled_from(("boolean", "additive"))),
+    mistakes=(spec.NAN_FOR_EMPTY_ROW, spec.EMPTY_ROW_SPREADS, spec.SMALLEST_NUMBER_OVERFLOWS),
+)  # fmt: skip
 def empty_row(subject: Subject, case: AttentionCase) -> Comparisons:
     """Rows that may attend to nothing give the declared result, and the others what they would have given."""
     subject.require("attention", "mask")

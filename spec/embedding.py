@@ -304,6 +304,23 @@ LOOK_UP = Clause(
     mistakes=(CLAMPED_IDS, ZEROS_PAST_THE_TABLE, WRAPPED_IDS, NEGATIVE_IDS, PADDING_ROW_ZEROED, ROWS_SCALED),
 )
 
+SCATTER_OVERWRITES = Mistake(
+    "scatter-overwrites",
+    "a row that is looked up twice is given the gradient of the last look-up alone",
+    "frequent tokens learn as slowly as rare ones",
+    needs=("embedding.ids",),
+)
+LOOKED_UP_ROWS = Clause(
+    proposition=EMBEDDING,
+    number="III.1.8",
+    slug="looked-up-rows",
+    statement="Only rows that were looked up get a gradient, and a row that was looked up several times gets the sum.",
+    formula=r"\frac{\partial \ell}{\partial E_v} = \sum_{t:\ i_t = v} \frac{\partial \ell}{\partial x_t}",
+    kind=Kind.EXACT,
+    level=(Level.TRAIN,),
+    mistakes=(SCATTER_OVERWRITES,),
+)
+
 ALIASED_HEAD = Mistake(
     "aliased-head",
     "an unembedding of its own is replaced by the token table",

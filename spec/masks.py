@@ -156,6 +156,25 @@ PAST_UNCHANGED = Clause(
     mistakes=(CAUSAL_OFF_BY_ONE, STATISTIC_OVER_POSITIONS, FAINT_LEAK, ONLY_FUTURE, LAST_LAYER_SEES_ALL),
 )
 
+MASK_FORWARD_ONLY = Mistake(
+    "mask-forward-only",
+    "the backward pass recomputes the weights without the mask",
+    "the forward pass is right; what comes later is trained to help what came before",
+    needs=("attention.causal",),
+)
+NO_GRADIENT_AHEAD = Clause(
+    proposition=MASKS,
+    number="V.4.3",
+    slug="no-gradient-ahead",
+    statement="The gradient of an output by a later input is exactly zero.",
+    formula=r"\partial o_t / \partial x_s = 0 \quad (s > t)",
+    kind=Kind.EXACT,
+    level=OP_AND_MODEL,
+    rests_on=(PAST_UNCHANGED,),
+    conventions=("alignment",),
+    mistakes=(MASK_FORWARD_ONLY,),
+)
+
 MASK_AFTER_SOFTMAX = Mistake(
     "mask-after-softmax",
     "weights are set to zero after the softmax and not divided again",
@@ -392,17 +411,23 @@ SMALLEST_NUMBER_OVERFLOWS = Mistake(
         "an ordinary score is absorbed by the smallest number, so nothing overflows",
     ),
 )
+EMPTY_ROW_GRADIENT_SPREADS = Mistake(
+    "empty-row-gradient-spreads",
+    "the backward pass of a softmax over nothing gives NaN, whatever the gradient above, and keys and values add it up",
+    "the forward pass is right; one padded query makes every gradient NaN",
+    needs=("attention.mask",),
+)
 EMPTY_ROW = Clause(
     proposition=MASKS,
     number="V.4.8",
     slug="empty-row",
     statement="A query with every key masked gives the declared result, zeros, the mean of the values or NaN in "
-    "that row, and touches no other row.",
+    "that row, and touches no other row, in the gradient either.",
     formula=r"\forall j\,M_{ij}=-\infty:\ o_i \in \{0,\ \bar v,\ \mathrm{NaN}\}\text{ as declared}",
     kind=Kind.BOUND,
     level=OP_AND_MODEL,
     conventions=("empty_row",),
-    mistakes=(NAN_FOR_EMPTY_ROW, EMPTY_ROW_SPREADS, SMALLEST_NUMBER_OVERFLOWS),
+    mistakes=(NAN_FOR_EMPTY_ROW, EMPTY_ROW_SPREADS, SMALLEST_NUMBER_OVERFLOWS, EMPTY_ROW_GRADIENT_SPREADS),
 )
 
 LEFT_PADDING_SHIFTS = Mistake(

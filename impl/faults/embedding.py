@@ -6,11 +6,13 @@ import numpy as np
 
 from gnomon.impl.faults.registry import commits
 from gnomon.impl.reference import Array, NumpyReference, wide
+from gnomon.impl.tape import straight
 from gnomon.spec.embedding import (
     CLAMPED_IDS,
     NEGATIVE_IDS,
     PADDING_ROW_ZEROED,
     ROWS_SCALED,
+    SCATTER_OVERWRITES,
     WRAPPED_IDS,
     ZEROS_PAST_THE_TABLE,
 )
@@ -64,3 +66,13 @@ class RowsScaled(NumpyReference):
     def embedding(self, table: Array, ids: Array) -> Array:
         rows = super().embedding(table, ids)
         return np.asarray(wide(rows) * wide(rows).dtype.type(math.sqrt(rows.shape[-1])), rows.dtype)
+
+
+@commits(SCATTER_OVERWRITES)
+class ScatterOverwrites(NumpyReference):
+    """Of the places that name a row, the last alone gives it a gradient."""
+
+    def embedding(self, table: Array, ids: Array) -> Array:
+        rows, flat = super().embedding(table, ids), ids.ravel()
+        last = np.array([i not in flat[n + 1 :] for n, i in enumerate(flat)]).reshape(*ids.shape, 1)
+        return straight(rows, rows * last.astype(rows.dtype))

@@ -9,12 +9,14 @@ import numpy as np
 from gnomon.impl.faults.precision import Storing
 from gnomon.impl.faults.registry import commits
 from gnomon.impl.reference import Array, NumpyReference, wide
+from gnomon.impl.tape import Taped, plain, straight
 from gnomon.spec.masks import (
     ADDITIVE_AS_BOOLEAN,
     ADDITIVE_IGNORED,
     ALIGNMENT_SWITCHES,
     BUILDER_OVERFLOWS,
     CAUSAL_OFF_BY_ONE,
+    EMPTY_ROW_GRADIENT_SPREADS,
     EMPTY_ROW_SPREADS,
     FAINT_LEAK,
     FILL_DISCARDED,
@@ -23,6 +25,7 @@ from gnomon.spec.masks import (
     HUGE_LEAKS,
     INVERTED_BOOLEAN,
     MASK_AFTER_SOFTMAX,
+    MASK_FORWARD_ONLY,
     MASK_MULTIPLIED,
     MASK_REPLACES_MASK,
     MASKED_EXPONENTIALS,
@@ -333,3 +336,31 @@ class MaskedExponentials(NumpyReference):
         shifted = scores - scores.max(-1, keepdims=True)
         kept = super().logits(scores, softcap, mask, causal, window)
         return np.where(self.exp(shifted) > 0, kept, -np.inf).astype(scores.dtype)
+
+
+@commits(MASK_FORWARD_ONLY)
+class MaskForwardOnly(NumpyReference):
+    """Gradients are those of attention without a mask."""
+
+    def logits(
+        self, scores: Array, softcap: float | None, mask: Array | None, causal: bool, window: int | None
+    ) -> Array:
+        masked = super().logits(scores, softcap, mask, causal, window)
+        return np.stack([masked, self.cap(scores, softcap)]) if isinstance(scores, Taped) else masked
+
+    def attend(self, scores: Array, value: Array, sink: Array | None) -> Array:
+        if not isinstance(scores, Taped):
+            return super().attend(scores, value, sink)
+        return straight(*(super(MaskForwardOnly, self).attend(scores[i], value, sink) for i in (0, 1)))
+
+
+@commits(EMPTY_ROW_GRADIENT_SPREADS)
+class EmptyRowGradientSpreads(NumpyReference):
+    """What is divided by nothing is replaced by zeros in the forward pass alone."""
+
+    def divide(self, mass: Array, total: Array) -> Array:
+        return (
+            straight(super().divide(mass, total), mass / total)
+            if isinstance(mass, Taped)
+            else super().divide(mass, total)
+        )
