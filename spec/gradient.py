@@ -71,6 +71,24 @@ VALUE_ROWS_BY_KEY_WIDTH = Mistake(
     bugs=("B156",),
     needs=("attention.value",),
 )
+REPLAYED_ANEW = Mistake(
+    "replayed-anew",
+    "the forward pass that the gradient needs is run again with another draw of the dropout",
+    "gradients are of units that the output did not have: the loss falls slowly, then diverges",
+    seen=(
+        "openai/guided-diffusion#167 (2025)",
+        "allenai/OLMo-core#828 (2026)",
+        "pytorch/pytorch#190717 (2026)",
+    ),
+    bugs=("B159", "B160", "B161"),
+)
+DROPOUT_PULLED_BY_SHARE = Mistake(
+    "dropout-pulled-by-share",
+    "the backward pass multiplies what dropout kept by the share dropped, not by one over the share kept",
+    "gradients below every dropout are ten times too small",
+    seen=("NVIDIA/apex#816 (2020)",),
+    bugs=("B165",),
+)
 DERIVATIVE = Clause(
     proposition=GRADIENT,
     number="II.2.2",
@@ -82,7 +100,7 @@ DERIVATIVE = Clause(
     level=(Level.OP, Level.MODEL, Level.TRAIN),
     rests_on=(PAIRING,),
     proven=True,
-    mistakes=(REPLAYED_NARROW, VALUE_ROWS_BY_KEY_WIDTH),
+    mistakes=(REPLAYED_NARROW, VALUE_ROWS_BY_KEY_WIDTH, REPLAYED_ANEW, DROPOUT_PULLED_BY_SHARE),
 )
 
 LEAK_THROUGH_MASK = Mistake(
