@@ -142,6 +142,7 @@ TIED_OVERWRITTEN = Mistake(
     "input vectors learn as output vectors only",
     seen=("NVIDIA/TransformerEngine#3437 (2026)",),
     bugs=("B197",),
+    unseen=dict.fromkeys(("bfloat16", "float16"), "a whole model's gradient has no trace to decide it in 16 bits"),
     families=TIED_LOGITS,
     whole=True,
 )

@@ -9,7 +9,7 @@ import numpy as np
 from gnomon.impl.faults.precision import Storing
 from gnomon.impl.faults.registry import commits
 from gnomon.impl.reference import Array, NumpyReference, wide
-from gnomon.impl.tape import Taped, plain, straight
+from gnomon.impl.tape import Taped, straight
 from gnomon.spec.masks import (
     ADDITIVE_AS_BOOLEAN,
     ADDITIVE_IGNORED,
@@ -358,9 +358,6 @@ class MaskForwardOnly(NumpyReference):
 class EmptyRowGradientSpreads(NumpyReference):
     """What is divided by nothing is replaced by zeros in the forward pass alone."""
 
-    def divide(self, mass: Array, total: Array) -> Array:
-        return (
-            straight(super().divide(mass, total), mass / total)
-            if isinstance(mass, Taped)
-            else super().divide(mass, total)
-        )
+    def attend(self, scores: Array, value: Array, sink: Array | None) -> Array:
+        mass = self.exp(scores - self.top(scores))
+        return straight(super().attend(scores, value, sink), (mass / mass.sum(-1, keepdims=True)) @ value)
