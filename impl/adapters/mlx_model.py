@@ -12,7 +12,7 @@ from mlx.utils import tree_flatten
 from mlx_lm.models.cache import BatchKVCache, KVCache
 from numpy.typing import NDArray
 
-from gnomon.impl.adapters.model_parts import absent, require, require_square
+from gnomon.impl.adapters.model_parts import require, require_square
 from gnomon.impl.declaration import Declaration
 from gnomon.spec.configuration import Configuration
 from gnomon.spec.precision import EVERYWHERE
@@ -107,12 +107,23 @@ def taken(array: Any) -> Array:
     return np.array(array)
 
 
-def padding(mask: Array) -> list[int]:
-    """How many positions each row begins with that are padding, if there is no other."""
-    left = np.argmax(mask, axis=1)
-    if mask.ndim != 2 or (mask != (np.arange(mask.shape[1]) >= left[:, None])).any():
+def padding(mask: Array, cached: bool) -> list[int]:
+    """How many positions each row begins with that are padding, if there is no other before a token that is kept."""
+    if mask.ndim != 2:
+        raise NotImplementedError(f"{LIBRARY} takes no mask of pairs")
+    left, place = np.argmax(mask, axis=1), np.arange(mask.shape[1])
+    # Padding at the end of a row is seen by nothing before it; what comes after it in a cache would see it.
+    end = len(place) if cached else len(place) - np.argmax(mask[:, ::-1], axis=1)[:, None]
+    if (mask != (place >= left[:, None]) & (place < end)).any():
         raise NotImplementedError(f"{LIBRARY} masks nothing but padding on the left")
     return [int(n) for n in left]
+
+
+def require_counted(positions: Array, left: list[int], start: int) -> None:
+    """Nothing, if the positions are those that the library counts, from the first real token of each row."""
+    counted = np.arange(start, start + positions.shape[1]) - np.array(left)[:, None]
+    if ((positions != counted) & (counted >= 0)).any():
+        raise NotImplementedError(f"{LIBRARY} counts positions and takes no others")
 
 
 @dataclass
@@ -128,6 +139,11 @@ class Cache:
             self.layers = [BatchKVCache(left) if left else KVCache() for _ in range(count)]
         elif held != left:
             raise NotImplementedError(f"{LIBRARY} takes no other padding once a cache is filled")
+
+    @property
+    def length(self) -> int:
+        """How many positions are held, padding among them."""
+        return int(self.layers[0].size()) if self.layers else 0
 
     @property
     def padded(self) -> bool:
@@ -153,8 +169,9 @@ class Model:
         self, tokens: Array, *, positions: Array | None = None, mask: Array | None = None, cache: Cache | None = None
     ) -> Array:
         """The logits; the library counts positions by itself, from the first real token of a row."""
-        absent(LIBRARY, positions=positions)
-        left = None if mask is None or mask.all() else padding(mask)
+        left = None if mask is None or mask.all() else padding(mask, cache is not None)
+        if positions is not None:
+            require_counted(positions, left or [0] * len(tokens), 0 if cache is None else cache.length)
         caches = Cache() if cache is None and left is not None else cache
         if caches is None:
             return taken(self.module(mx.array(tokens)))
