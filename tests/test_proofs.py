@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 import sympy
 
+from gnomon.spec.adam import adam_step, moments
 from gnomon.spec.attention import attention, softmax
 from gnomon.spec.card import CardError
 from gnomon.spec.catalogue import clauses, order
 from gnomon.spec.constants import inverse_root
+from gnomon.spec.descent import State, plain_step
 from gnomon.spec.embedding import embedding
 from gnomon.spec.heads import multi_head_attention
 from gnomon.spec.linear import AFFINE, linear
@@ -20,8 +22,10 @@ from gnomon.spec.norms import layer_norm, rms_norm
 from gnomon.spec.order import waves
 from gnomon.spec.parameters import attention_parameters
 from gnomon.spec.proofs import Proof, Scope, proofs
+from gnomon.spec.proofs import adam as of_adam
 from gnomon.spec.proofs import attention as of_attention
 from gnomon.spec.proofs import block as of_block
+from gnomon.spec.proofs import descent as of_descent
 from gnomon.spec.proofs import embedding as of_embedding
 from gnomon.spec.proofs import heads as of_heads
 from gnomon.spec.proofs import linear as of_linear
@@ -197,8 +201,33 @@ def bent_step(E, state, x, transposed):
     return after + after * after
 
 
+def twice_as_far(E, rule, parameter, gradient, state, rate):
+    return plain_step(E, rule, parameter, gradient, state, 2 * rate)
+
+
+def of_length_one(E, rule, parameter, gradient, state, rate):
+    return plain_step(E, rule, parameter, gradient / E.sqrt(gradient * gradient), state, rate)
+
+
+def without_the_root(E, rule, kept):
+    return kept.first / kept.second
+
+
+def mean_of_the_squares(E, rule, gradient, state):
+    return moments(E, rule, gradient * gradient, state)
+
+
+def from_the_second_step(E, rule, parameter, gradient, state, rate):
+    return adam_step(E, rule, parameter, gradient, State(1, 0 * gradient, 0 * gradient), rate)
+
+
 # For every proof the false equations that it must not let pass.
 FALSE = {
+    of_descent.falls_on_every_axis: [{"plain_step": twice_as_far}],
+    of_descent.one_factor_a_step: [{"plain_step": twice_as_far}, {"plain_step": of_length_one}],
+    of_adam.constant_cancels: [{"direction": without_the_root}, {"moments": mean_of_the_squares}],
+    of_adam.constant_stays: [{"plain_step": of_length_one}],
+    of_adam.size_of_the_rate: [{"adam_step": from_the_second_step}],
     of_loss.unchanged_by_a_constant: [{"tempered": one_mass_more}],
     of_loss.log_of_the_words: [{"losses": one_word_more}],
     of_loss.ranking_kept: [{"tempered": heated_inversely}],

@@ -23,6 +23,8 @@ TOPICS = (
     "block",
     "reach",
     "loss",
+    "descent",
+    "adam",
 )
 
 Equation = Callable[..., Any]
