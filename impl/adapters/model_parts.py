@@ -53,7 +53,7 @@ def of_layer(parameters: Mapping[str, Any], layer: int) -> dict[str, Any]:
     return {name.removeprefix(prefix): value for name, value in parameters.items() if name.startswith(prefix)}
 
 
-def split_rows(rows: Any, heads: int) -> Any:
+def by_heads(rows: Any, heads: int) -> Any:
     """Rows of heads one under another as `[heads, head_width, ...]`."""
     return rows.reshape(heads, -1, *rows.shape[1:])
 

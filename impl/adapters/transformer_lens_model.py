@@ -14,7 +14,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")  # it would look for models where i
 from transformer_lens import HookedTransformer, HookedTransformerConfig
 from transformer_lens.cache.key_value_cache import TransformerLensKeyValueCache
 
-from gnomon.impl.adapters.model_parts import of_layer, require, split_rows
+from gnomon.impl.adapters.model_parts import by_heads, of_layer, require
 from gnomon.impl.declaration import Declaration
 from gnomon.spec.configuration import Configuration
 from gnomon.spec.precision import EVERYWHERE
@@ -102,7 +102,7 @@ def theirs(name: str, value: Tensor, heads: int) -> Tensor:
     """A parameter of ours as the library shapes it: `[in, out]`, split by heads."""
     if name not in SPLIT:
         return value.T if value.ndim == 2 and name.endswith("_weight") else value
-    split: Tensor = split_rows(value.T if name == "output_weight" else value, heads)
+    split: Tensor = by_heads(value.T if name == "output_weight" else value, heads)
     return split.mT if split.ndim == 3 and name != "output_weight" else split
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gnomon.impl.adapters.model_parts import halved, interleaved, of_layer, require, split_rows
+from gnomon.impl.adapters.model_parts import by_heads, halved, interleaved, of_layer, require
 from gnomon.impl.declaration import Declaration
 from gnomon.spec.configuration import Configuration
 from gnomon.spec.precision import EVERYWHERE
@@ -67,15 +67,15 @@ def tiled(c: Configuration) -> Tensor:
 
 def regrouped(rows: Tensor, order: Tensor) -> Tensor:
     """Rows of heads in another order of the heads."""
-    return torch.cat(list(split_rows(rows, len(order))[order]))
+    return torch.cat(list(by_heads(rows, len(order))[order]))
 
 
 def turned(rows: Tensor, heads: int, c: Configuration, back: bool = False) -> Tensor:
     """Rows of queries or keys with the rotated features of each head in pairs, or back in halves."""
     if not c.rotated:
         return rows
-    split = split_rows(rows, heads)
-    first = split_rows((halved if back else interleaved)(split[:, : c.rotated].flatten(0, 1), heads), heads)
+    split = by_heads(rows, heads)
+    first = by_heads((halved if back else interleaved)(split[:, : c.rotated].flatten(0, 1), heads), heads)
     return torch.cat([first, split[:, c.rotated :]], 1).flatten(0, 1)
 
 
