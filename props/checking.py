@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from gnomon.impl.loading import MODEL
+from gnomon.impl.loading import MODEL, TOKENISER
 from gnomon.props.outcome import Status
 from gnomon.props.report import print_run, print_smoke, progress
 from gnomon.props.requirements import Requirement, read_requirement
@@ -56,15 +56,17 @@ def check_implementation(
     jsonl: Path | None,
     levels: tuple[str, ...] = (),
     model: bool = False,
+    tokeniser: bool = False,
     untrained: bool = False,
 ) -> Exit:
-    """Hold one implementation, or a model that is there, to the clauses asked for, and print what came of it."""
-    asked = _of_models(numbers) if model else _of_levels(numbers, levels)
-    numbers = tuple(asked) if levels else numbers
+    """Hold an implementation, a model or a tokeniser to the clauses asked for, and print what came of it."""
+    whole = "model" if model else "tokeniser" if tokeniser else ""
+    asked = _of_whole(numbers, whole) if whole else _of_levels(numbers, levels)
+    numbers = tuple(asked) if levels or tokeniser else numbers
     plan = Plan(name=name, asked=asked, excused=_waivers(waivers), required=_requirement(require),
                 jsonl=writable(jsonl), seed=seed, cases=cases)  # fmt: skip
     checked = _case(case, plan.asked)
-    impl = MODEL + name if model else name
+    impl = {"model": MODEL, "tokeniser": TOKENISER, "": ""}[whole] + name
     found = smoke(impl, dtypes, min(timeout, LIMIT_SECONDS))
     if not found.passed:
         print_smoke(name, found)
@@ -79,6 +81,10 @@ def check_implementation(
     with progress(name) as seen:
         recorder = Recorder(name, timeout, seen)
         run(recorder, ("--pyargs", "gnomon.props", *flags), options, workers, timeout)
+    if tokeniser and not checked:
+        from gnomon.props.tokensheet import print_tokensheet
+
+        print_tokensheet(impl)
     return _concluded(plan, recorder)
 
 
@@ -130,14 +136,15 @@ def _levels(number: str) -> tuple[str, ...]:
     return card.level if isinstance(card, Clause) else ()
 
 
-def _of_models(numbers: tuple[str, ...]) -> list[str]:
-    """The clauses asked for that say something of a whole model."""
+def _of_whole(numbers: tuple[str, ...], operation: str) -> list[str]:
+    """The clauses asked for that say something of a whole model, or of a tokeniser."""
     from gnomon.props.property import properties
 
-    whole = {p.clause.number for p in properties() if p.needs == ("model",)}
+    whole = {p.clause.number for p in properties() if p.needs == (operation,)}
     asked = [number for number in _asked(numbers) if number in whole]
     if not asked:
-        raise click.UsageError(f"{', '.join(numbers)} says nothing of a whole model")
+        what = "a whole model" if operation == "model" else f"a {operation}"
+        raise click.UsageError(f"{', '.join(numbers)} says nothing of {what}")
     return asked
 
 

@@ -509,9 +509,33 @@ def _draw_memory(figure: Any, models: Sequence[Footprint]) -> None:
     axes.legend()
 
 
+def two_tokenisers(impl: str = "tokenizers:byte-level,sentencepiece:plain") -> Finding:
+    """1: one paragraph under two tokenisers."""
+    from gnomon.props import laboratory_tokens
+
+    return laboratory_tokens.two_tokenisers(impl)
+
+
+def random_and_grouped(impl: str = "numpy") -> Finding:
+    """6: one model under a random and a grouped split."""
+    from gnomon.props import laboratories_data
+
+    return laboratories_data.random_and_grouped(impl)
+
+
+def objective_worksheet() -> Finding:
+    """7: an objective, a loss, and what the second omits."""
+    from gnomon.props import laboratories_data
+
+    return laboratories_data.objective_worksheet()
+
+
 LABORATORIES: dict[int, Callable[..., Finding]] = {
+    1: two_tokenisers,
     2: softmax_and_divisor,
     3: shuffled_tokens,
     4: parameters_by_hand,
     5: memory_against_length,
+    6: random_and_grouped,
+    7: objective_worksheet,
 }

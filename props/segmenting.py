@@ -4,8 +4,8 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from operator import index
 
-from gnomon.props.outcome import ImplementationFailed
 from gnomon.props.tokenising import FRAGMENTS, Ids, Tokens
 
 LONGEST = 24  # characters of a text that is looked for
@@ -20,22 +20,22 @@ class Cut:
     other: tuple[str | bytes, ...]
 
 
-def differing(one: Tokens, other: Tokens, sample: str) -> Cut | None:
-    """The shortest part of the sample that two tokenisers cut differently, the first of that length.
+def differing(one: Tokens, other: Tokens, texts: Iterable[str]) -> Cut | None:
+    """The first of the texts that two tokenisers cut differently.
 
     Pieces are compared by how many bytes of the text each stands for.
     """
-    for text in parts(sample):
+    for text in texts:
         cuts = [t.pieces(text) for t in (one, other)]
         if lengths(cuts[0]) != lengths(cuts[1]):
             return Cut(text, *cuts)
     return None
 
 
-def parts(sample: str) -> Iterator[str]:
-    """Every part of the sample once, the shortest first."""
-    for size in range(1, min(LONGEST, len(sample)) + 1):
-        yield from dict.fromkeys(sample[i : i + size] for i in range(len(sample) - size + 1))
+def parts(*samples: str) -> list[str]:
+    """Every part of the samples once, the shortest first."""
+    found = {s[i : i + size]: None for s in samples for size in range(1, LONGEST + 1) for i in range(len(s) - size + 1)}
+    return sorted(found, key=len)
 
 
 def lengths(pieces: Iterable[str | bytes]) -> tuple[int, ...]:
@@ -53,9 +53,11 @@ def _without(*characters: str) -> Callable[[str], str]:
 
 
 def _unaccented(text: str) -> str:
-    return "".join(c for c in unicodedata.normalize("NFD", text) if not unicodedata.combining(c))
+    bare = "".join(c for c in unicodedata.normalize("NFD", text) if not unicodedata.combining(c))
+    return unicodedata.normalize("NFC", bare)
 
 
+UNKNOWN = "one character it does not know and another"
 _OTHERS = str.maketrans({"𠮷": "𝒳", "の": "ท", "👍": "👎"})
 CHANGES: dict[str, Callable[[str], str]] = {
     "a capital letter and a small one": str.lower,
@@ -72,7 +74,7 @@ CHANGES: dict[str, Callable[[str], str]] = {
     "a character of no width and none": _without("\u200b"),
     "a control character and none": _without("\x00", "\x1b"),
     "the sign ▁ and a space": lambda s: s.replace("▁", " "),
-    "one character it does not know and another": lambda s: s.translate(_OTHERS),
+    UNKNOWN: lambda s: s.translate(_OTHERS),
     "the name of the unknown token and an unknown character": lambda s: s.replace("[UNK]", "𠮷").replace("<unk>", "𠮷"),
     "the name of a byte and the byte": lambda s: s.replace("<0x0A>", "\n"),
 }
@@ -101,16 +103,24 @@ def confusions(tokens: Tokens) -> list[Confusion]:
 def _confused(tokens: Tokens, name: str, change: Callable[[str], str]) -> Confusion | None:
     for text in PROBES:
         other = change(text)
-        if other != text and _ids(tokens, text) == _ids(tokens, other) is not None:
+        ids = _ids(tokens, text)
+        if other == text or ids is None or ids != _ids(tokens, other):
+            continue
+        if name == UNKNOWN or text.isascii() or ids != _ids(tokens, _masked(text)):  # else it knows neither
             return Confusion(name, text, other)
     return None
 
 
+def _masked(text: str) -> str:
+    """The text with a character that hardly any vocabulary has in place of each outside ASCII."""
+    return "".join(c if c.isascii() else "𐂃" for c in text)
+
+
 def _ids(tokens: Tokens, text: str) -> Ids | None:
-    """The ids of a text; none where the tokeniser raises, which others are asked about."""
+    """The ids of a text, none where the tokeniser raises, which others are asked about. Called bare: there are many."""
     try:
-        return tokens.encode(text)
-    except ImplementationFailed:
+        return tuple(map(index, tokens.own.encode(text)))
+    except Exception:
         return None
 
 
@@ -184,10 +194,10 @@ def _reached(tokens: Tokens, i: int) -> bool:
 def _bytes(tokens: Tokens, i: int) -> bytes:
     """What an id alone is decoded to; nothing where it can not be."""
     try:
-        if tokens.has("decode_bytes"):
-            return tokens.decode_bytes([i])
-        return tokens.decode([i]).encode() if tokens.has("decode") else b""
-    except ImplementationFailed:
+        own = tokens.own.decode_bytes if tokens.has("decode_bytes") else tokens.own.decode
+        part = own([i])
+        return part if isinstance(part, bytes) else str(part).encode()
+    except Exception:
         return b""
 
 

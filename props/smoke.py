@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gnomon.impl.loading import COUNTS, MODEL, OPERATIONS, TABLES, CannotLoad, Implementation, load
+from gnomon.impl.loading import COUNTS, MODEL, OPERATIONS, TABLES, TOKENISER, CannotLoad, Implementation, load
 from gnomon.props.outcome import Declined, ImplementationFailed
 from gnomon.spec.configuration import CONFIGURATIONS
 
@@ -53,7 +53,7 @@ def smoke(name: str, dtypes: tuple[str, ...] = (), limit: float = LIMIT_SECONDS)
         if fatal or (not ending and unfinished is None):
             return Smoke(works, broken, fatal)
         if unfinished is None or unfinished in broken:
-            what = name.removeprefix(MODEL)
+            what = name.removeprefix(MODEL).removeprefix(TOKENISER)
             return Smoke(works, broken, f"{what} {ending or 'ended without a word'} during {_LOADING}")
         broken[unfinished] = f"{unfinished[1]} {ending or 'ended its process (os._exit or a crash)'} on a small input"
 

@@ -8,6 +8,8 @@ import numpy as np
 
 from gnomon.impl.declaration import Held
 from gnomon.impl.faults import Fault, faults, faults_of
+from gnomon.impl.loading import TOKENISER
+from gnomon.impl.tokenisers import code
 from gnomon.props.judge import Comparison, Violation
 from gnomon.props.outcome import Declined, ImplementationFailed
 from gnomon.props.property import Property
@@ -25,6 +27,8 @@ _suspects: list[Fault] = []  # what earlier failures looked like: most likely th
 def replay_line(prop: Property, subject: Subject, case: Any) -> str:
     """The command that judges exactly this case again."""
     name = subject.implementation.name
+    if subject.implementation.home.startswith(TOKENISER):
+        return f"gnomon check-tokenizer {name} --clause {prop.clause.number} --case '{prop.name}:{case}'"
     command = "check" if subject.fixed is None else "check-model"
     return f"gnomon {command} {name} --clause {prop.clause.number} --dtype {subject.dtype} --case '{prop.name}:{case}'"
 
@@ -87,7 +91,10 @@ def snippet(prop: Property, subject: Subject, what: Comparison | str) -> str:
     if subject.fixed is not None:
         return _of_fixed(subject, subject.fixed, call, what)
     if call.operation == "tokeniser":
+        home = subject.implementation.home
         made = [*_imports(subject, call)[1:], "", "t = tokeniser()"]
+        if home.startswith(TOKENISER):
+            made = code(home.removeprefix(TOKENISER))
         return "\n".join([*made, f"print({call.arrays[0]})", f"# {what}"])
     if any(np.size(a) > _LONGEST_LITERAL for a in _numbers(call)):
         return ""

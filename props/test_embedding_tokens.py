@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from gnomon.props.judge import Comparison, between, same
 from gnomon.props.outcome import Declined
 from gnomon.props.property import checks
-from gnomon.props.segmenting import Confusion, confusions, differing, not_a_sum, unreached
+from gnomon.props.segmenting import Confusion, confusions, differing, not_a_sum, parts, unreached
 from gnomon.props.subject import Subject
 from gnomon.props.tokenising import (
     BYTE_PAIRS,
@@ -206,7 +206,9 @@ def by_merges(word: bytes, merges: Sequence[tuple[bytes, bytes]]) -> list[bytes]
 def nothing_against_itself(subject: Subject, case: TextCase) -> Comparisons:
     """The search finds no text that a tokeniser cuts otherwise than itself."""
     t = tokens(subject)
-    yield same("a text that it cuts otherwise than itself, found, ", differing(t, t, case.text[:8]) is not None, False)
+    yield same(
+        "a text that it cuts otherwise than itself, found, ", differing(t, t, parts(case.text[:8])) is not None, False
+    )
 
 
 @checks(spec.SEGMENTED_DIFFERENTLY, ONCE, needs=TOKENISER)

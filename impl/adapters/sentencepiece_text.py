@@ -7,6 +7,7 @@ from typing import Any
 import sentencepiece
 
 from gnomon.impl.adapters.text_corpus import Part, lines
+from gnomon.impl.loading import CannotLoad
 
 VOCABULARY = 600
 SPACE = "▁"  # by which the library writes a space
@@ -48,6 +49,14 @@ class Text:
         byte = int(self.own.id_to_piece(i)[3:5], 16)
         piece = SPACE if byte == ord(" ") else chr(byte)
         return byte in NEVER or (byte < 128 and self.own.piece_to_id(piece) != self.own.unk_id())
+
+
+def load(path: str) -> Text:
+    """The tokeniser that a model file holds."""
+    try:
+        return Text(sentencepiece.SentencePieceProcessor(model_file=path))
+    except (OSError, RuntimeError) as error:
+        raise CannotLoad(f"{path} is no model that sentencepiece can read: {' '.join(str(error).split())}") from error
 
 
 def _trained(**options: Any) -> sentencepiece.SentencePieceProcessor:
