@@ -56,7 +56,7 @@ class Stack:
             drawn = {n: rng.standard_normal((RUNS, *s)) / s[1] ** 0.5 for n, s in SHAPES.items()}
             self.weights.append({n: w * smaller[n] for n, w in drawn.items()})
         optimisers = [Adam(RATE) for _ in range(self.depth)]
-        return np.mean([self.step(rng, optimisers, turn) for _ in range(STEPS)][-TAIL:], axis=0)
+        return np.asarray(np.mean([self.step(rng, optimisers, turn) for _ in range(STEPS)][-TAIL:], axis=0))
 
     def step(self, rng: np.random.Generator, optimisers: list[Adam], turn: Floats) -> Floats:
         """The error of every run on fresh examples, and one step of learning from it."""

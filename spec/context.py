@@ -6,6 +6,10 @@ from gnomon.spec.families import LEARNED
 from gnomon.spec.memory import MEMORY
 from gnomon.spec.order import ORDER
 from gnomon.spec.rotary import ROTARY
+from gnomon.spec.trained import UNTRAINED
+
+# Families whose heads are wholly turned, by the rotation that the configuration names and by nothing else.
+PLAIN_ROTARY = ("llama", "mistral", "qwen2", "phi3")
 
 
 def context_length(c: Configuration) -> int:
@@ -59,4 +63,34 @@ PAST_THE_CONTEXT = Clause(
     kind=Kind.EXACT,
     level=(Level.MODEL,),
     mistakes=(WRAPPED_POSITIONS, CLAMPED_POSITIONS, NO_VECTOR_PAST_THE_TABLE, SILENTLY_TRUNCATED),
+)
+
+UNTURNED = Mistake(
+    "unturned",
+    "queries and keys are not turned to their positions, so that the model has none",
+    "recall looks as good at any length; word order is lost, which a test of recall does not ask about",
+    families=PLAIN_ROTARY,
+    whole=True,
+    unseen=UNTRAINED,
+)
+EIGHT_TOKENS_READ = Mistake(
+    "eight-tokens-read",
+    "whatever is longer than eight tokens is taken, and the last eight are read",
+    "nothing fails: the model does not know what it was not shown",
+    families=PLAIN_ROTARY,
+    whole=True,
+    unseen=UNTRAINED,
+)
+TRAINED_LENGTH = Clause(
+    proposition=CONTEXT,
+    number="VIII.3.2",
+    slug="trained-length",
+    statement="A model that has learned to recall one token at distances up to 16 recalls it at the far end of 8 and "
+    "of 16 tokens, and less than half of the time at the far end of 32 and of 40, which it takes without a word. Its "
+    "positions are rotary, and the slower of two wavelengths is 64.",
+    formula=r"\Pr[\hat y = x_1 \mid |x| = n] \ge \tfrac34\ (n\le\ell),\qquad \le\tfrac12\ (n\ge 2\ell)",
+    kind=Kind.TRAINED,
+    level=(Level.TRAIN,),
+    rests_on=(PAST_THE_CONTEXT,),
+    mistakes=(UNTURNED, EIGHT_TOKENS_READ),
 )

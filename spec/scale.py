@@ -130,7 +130,7 @@ SATURATION = Clause(
 SCALE_KEYWORD_IGNORED = Mistake(
     "scale-keyword-ignored",
     "a scale can be asked for, and the usual one is taken whatever is asked",
-    "a model that was trained with another scale runs and answers slightly wrong; comparing two scales compares nothing",
+    "a model that was trained with another scale runs and answers slightly wrong; two scales compared are one",
     unseen=UNTRAINED,
     needs=("scale",),
 )
