@@ -69,6 +69,22 @@ class Model:
             trace["logits"] = result
         return result
 
+    def vjp(
+        self, tokens: Tensor, upstream: Tensor, *, positions: Tensor | None = None, mask: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """The gradient of ⟨upstream, output⟩ by what the network holds, by our names."""
+        theirs = {name: p.requires_grad_() for name, p in self.network.named_parameters()}
+        with torch.enable_grad():
+            output = self.network(
+                input_ids=tokens, use_cache=False, **self.family.arguments(self, tokens, positions, mask, None)
+            )
+        result = output.last_hidden_state if self.c.output == "stream" else output.logits
+        found = torch.autograd.grad(result, list(theirs.values()), upstream, allow_unused=True)
+        gradients = {
+            n: torch.zeros_like(p) if g is None else g for (n, p), g in zip(theirs.items(), found, strict=True)
+        }
+        return canonical(self.names, self.c, gradients)
+
     def recording(self, tokens: Tensor, trace: Trace | None) -> AbstractContextManager[None]:
         """A context in which the trace is filled, if there is one."""
         if trace is None:
