@@ -16,6 +16,7 @@ os.environ.update(ONE_THREAD)  # before anything imports NumPy
 QUICK, USUAL, THOROUGH = 15, 60, 1000
 OF_A_MODEL = 4, 10, 100  # the same, where each case is some passes through a trained model
 DTYPES = ("float64", "float32", "bfloat16", "float16")
+EIGHT_AND_SIXTEEN = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 
 impl_argument = click.argument("implementation", metavar="IMPLEMENTATION")
 level_option = click.option(
@@ -277,6 +278,27 @@ def lab(number: int, plot: Path | None, **options: Any) -> None:
     from gnomon.props.laboratories import run_laboratory
 
     run_laboratory(number, plot, **options)
+
+
+@main.command()
+@click.argument("implementation", metavar="IMPLEMENTATION", default="numpy")
+@click.option("--format", type=click.Choice(EIGHT_AND_SIXTEEN), default="float16", show_default=True)
+@click.option("--scale", type=click.FloatRange(1), default=65536.0, show_default=True, help="The scale of the loss.")
+@click.option("--steps", type=click.IntRange(1), default=400, show_default=True, help="How long the training is.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the training.")
+@click.option(
+    "--gradients", "given", type=click.Path(path_type=Path), metavar="FILE",
+    help="Gradients of your own in place of the training: an .npz file of arrays by name.",
+)  # fmt: skip
+@click.option("--plot", type=click.Path(path_type=Path), help="Where the plot goes, ./gnomon-underflow.png otherwise.")
+def underflow(implementation: str, **options: Any) -> None:
+    """Measure which share of gradients a format loses under its floor, with a loss scale and without (VIII.1.5).
+
+    IMPLEMENTATION, numpy unless another is named, trains a small model whose gradients are measured.
+    """
+    from gnomon.props.underflow import run_underflow
+
+    run_underflow(implementation, **options)
 
 
 def _cards(numbers: tuple[str, ...]) -> list[Any]:

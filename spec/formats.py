@@ -216,7 +216,7 @@ SCALE_STAYS = Mistake(
     "every later step overflows too, so that training stands still without an error",
 )
 CLIPPED_SCALED = Mistake(
-    "clipped-before-unscaling",
+    "limit-on-scaled-norm",
     "the norm is clipped while the gradients are still scaled",
     "nearly every step is clipped, to a length that changes with the scale",
     needs=("loss_scaler.clip",),
