@@ -73,7 +73,7 @@ def test_a_binomial_count_is_outside_no_more_often_than_said(trials, share, prob
     low, high = binomial_counts(trials, float(share), float(probability))
     weight = [comb(trials, n) * share**n * (1 - share) ** (trials - n) for n in range(trials + 1)]
     assert sum(weight[:low], Fraction(0)) + sum(weight[high + 1 :], Fraction(0)) <= probability
-    assert 0 <= low <= trials * share <= high <= trials
+    assert 0 <= low <= trials * share < high + 1 <= trials + 1
 
 
 def test_enough_entries_tell_a_tenth_from_eleven_hundredths():
