@@ -423,7 +423,7 @@ class Bounds(Evaluator):
         """
         p, (gap, near) = _plain.softmax(logits.value), self._exponents(logits, None)
         own = self._library + self.precision.storage.unit * self.precision.rounds("exps")
-        top, terms = self.shift(logits, None), np.float64(logits.shape[-1])
+        top, terms = self.shift(logits, None), np.asarray(float(logits.shape[-1]))
         swayed, inherited = (_log_mean(p, a) for a in (near + own, np.minimum(logits.error, _NO_INFORMATION)))
         summed = np.log(np.exp(logits.value - top).sum(-1, keepdims=True))
         whole = np.abs(summed + top)

@@ -17,7 +17,7 @@ def cross_entropy(logits: Array, targets: Array, *, ignore_index: int | None = N
     """optax's loss of integer labels, of those alone that count."""
     counted = jnp.ones(targets.shape, bool) if ignore_index is None else targets != ignore_index
     labels = jnp.where(counted, targets, 0)
-    losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels, where=counted)
+    losses: Array = optax.softmax_cross_entropy_with_integer_labels(logits, labels, where=counted)
     if reduction == "none":
         return losses
     return losses.sum() if reduction == "sum" else losses.mean(where=counted)
@@ -25,7 +25,8 @@ def cross_entropy(logits: Array, targets: Array, *, ignore_index: int | None = N
 
 def next_token_loss(logits: Array, tokens: Array, *, ignore_index: int | None = None) -> Array:
     """The mean loss of every position but the last against the token after it."""
-    return cross_entropy(logits[:, :-1], tokens[:, 1:], ignore_index=ignore_index)
+    loss: Array = cross_entropy(logits[:, :-1], tokens[:, 1:], ignore_index=ignore_index)
+    return loss
 
 
 @jax.jit
