@@ -301,6 +301,30 @@ def underflow(implementation: str, **options: Any) -> None:
     run_underflow(implementation, **options)
 
 
+@main.command("factor-of-two")
+@click.argument("procedure", metavar="PROCEDURE")
+@click.option("--rate", required=True, type=float, help="The rate at which the conclusion was come to.")
+def factor_of_two(procedure: str, rate: float) -> None:
+    """Ask whether the conclusion of PROCEDURE survives half and double the rate.
+
+    PROCEDURE is module:function or ./file.py:function for a function that takes a rate and returns a conclusion.
+    """
+    from gnomon.props.rates import print_survival
+
+    sys.exit(print_survival(procedure, rate))
+
+
+@main.command("bands")
+@impl_argument
+@click.option("--dtype", type=click.Choice(DTYPES[:2]), default="float32", show_default=True, help="In this dtype.")
+@click.option("--seed", type=click.IntRange(0), help="Repeat the problems of a run.")
+def bands(implementation: str, dtype: str, seed: int | None) -> None:
+    """Print the band of usable rates of IMPLEMENTATION's plain descent and Adam, with both ends, on fresh problems."""
+    from gnomon.props.rates import print_bands
+
+    sys.exit(print_bands(implementation, dtype, seed))
+
+
 def _cards(numbers: tuple[str, ...]) -> list[Any]:
     from gnomon.spec.catalogue import find
 

@@ -123,6 +123,14 @@ class Attack(Evaluator):
     def rsqrt(self, a: Disturbed) -> Disturbed:
         return a.like(self.rounded(torch.rsqrt(a.tensor), self.precision.library))
 
+    def sqrt(self, a: Disturbed) -> Disturbed:
+        return a.like(self.rounded(torch.sqrt(a.tensor), self.precision.library))
+
+    def complement(self, base: Constant, times: int) -> Disturbed:
+        value = torch.tensor(float(1 - base.ratio**times), dtype=torch.float64)
+        cast = self.precision.storage.unit / self.unit if self.precision.rounds("constant") else 2.0
+        return Disturbed(self.rounded(value, cast), self)
+
     def either(self, one: Disturbed, other: Disturbed) -> Disturbed:
         return other if self._scaled_first else one
 
