@@ -184,7 +184,7 @@ class Model:
         trace: dict[str, Tensor] | None = None,
     ) -> Tensor:
         """The logits."""
-        self.require_counted(tokens, positions, mask, cache.length if cache else 0)
+        self.require_counted(tokens, positions, mask, cache)
         given: dict[str, Any] = {} if mask is None else {"attention_mask": mask[:, -tokens.shape[1] :].int()}
         if cache is not None:
             settings = self.module.cfg
@@ -197,14 +197,18 @@ class Model:
         trace |= self.steps(activations, tokens.shape[1]) | {"logits": logits}
         return logits
 
-    def require_counted(self, tokens: Tensor, positions: Tensor | None, mask: Tensor | None, first: int) -> None:
+    def require_counted(
+        self, tokens: Tensor, positions: Tensor | None, mask: Tensor | None, cache: Cache | None
+    ) -> None:
         """Nothing, if the positions are the library's own, counted over real tokens, or as far from each other."""
+        first = cache.length if cache else 0
         if mask is not None and mask.ndim == 3:
             raise NotImplementedError(f"{LIBRARY} takes no mask per query")
         real = torch.ones(len(tokens), first + tokens.shape[1], dtype=torch.bool) if mask is None else mask
         counted, real = (real.int().cumsum(1) - 1)[:, first:], real[:, first:]
         off = (torch.arange(first, first + tokens.shape[1]) if positions is None else positions) - counted
-        if positions is None and self.c.position_kind != "learned":
+        biased = self.c.position_kind == "alibi" and cache is None  # by distances alone, which a trace shows nothing of
+        if biased or (positions is None and self.c.position_kind != "learned"):
             off = off - off.masked_fill(~real, 0).amax(1, keepdim=True)
         if off[real].any():
             raise NotImplementedError(f"{LIBRARY} counts positions over real tokens by itself")
