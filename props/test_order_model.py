@@ -15,7 +15,7 @@ from gnomon.props.test_masks_model import padded
 from gnomon.spec import order as spec
 from gnomon.spec.blackbox import moved
 from gnomon.spec.configuration import Configuration
-from gnomon.spec.families import LEARNED
+from gnomon.spec.families import ALIBI, LEARNED
 from gnomon.spec.model import Tokens
 
 Comparisons = Iterator[Comparison]
@@ -109,7 +109,7 @@ def tabled(c: Configuration) -> bool:
     return c.position_kind in ("learned", "sinusoidal", "alibi")
 
 
-@checks(spec.POSITION_TABLES, model_cases(tabled, layers=1, favour=LEARNED), needs=MODEL)
+@checks(spec.POSITION_TABLES, model_cases(tabled, layers=1, favour=(*LEARNED, *ALIBI)), needs=MODEL)
 def position_tables_in_a_model(subject: Subject, case: ModelCase) -> Comparisons:
     """At positions that the caller gives, beside padding too, learned rows, sinusoids and slopes are those declared."""
     model = box(subject, case)
