@@ -118,7 +118,7 @@ def _items(collector: Any, found: Iterable["Property"], name: str) -> Iterator["
         if text and prop.name != case:
             continue
         dtypes = config.getoption("--dtype") or implementation.declaration.dtypes
-        for dtype in dtypes[:1] if prop.clause.of_no_dtype else dtypes:
+        for dtype in prop.dtypes(dtypes):
             item = f"{prop.id}[{label}-{dtype}]"
             # An id that is parsed from its text is the one that `--lf` will read back.
             yield ClauseItem.from_parent(collector, name=item, nodeid=f"{collector.nodeid}::{item}",

@@ -1,6 +1,6 @@
 """A property: a clause, where its cases come from, and how one case is checked."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, get_type_hints
 
@@ -41,6 +41,11 @@ class Property:
         """Clause, slug and, where it adds something, the property's own name."""
         own = self.name.replace("_", "-")
         return f"{self.clause.number}-{self.clause.slug}" + ("" if own == self.clause.slug else f"-{own}")
+
+    def dtypes(self, offered: Sequence[str]) -> Sequence[str]:
+        """Those of the offered dtypes in which it is judged: one where none enters, and one for an experiment."""
+        usual = "float32" if self.experiment and "float32" in offered else offered[0]
+        return (usual,) if self.experiment or self.clause.of_no_dtype else offered
 
     def read_case(self, text: str) -> Case:
         """The case that a failure of this property printed."""
