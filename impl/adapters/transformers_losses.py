@@ -32,11 +32,11 @@ def tempered(logits: Tensor, *, temperature: float) -> Tensor:
     return torch.softmax(warped, dim=-1)
 
 
-# The loss is taken in float32 whatever the logits are.
+# The loss is taken in float32 whatever the logits are; those that were warped are of the format that they had.
 declaration = Declaration(
     framework="torch",
     dtypes=("float32", "bfloat16", "float16"),
-    sites=FUSED,
+    sites=FUSED | {"logits"},
     conventions=Conventions(all_ignored="nan"),
     families=(),
 )
