@@ -170,7 +170,7 @@ def correlations(rows: Array, labels: Array) -> Array:
     """How strongly each column goes with the labels, without a sign."""
     centred, signs = rows - rows.mean(0), labels - labels.mean()
     spread = np.sqrt((centred**2).sum(0) * (signs**2).sum())
-    return np.abs(signs @ centred) / np.where(spread == 0, 1, spread)
+    return np.asarray(np.abs(signs @ centred) / np.where(spread == 0, 1, spread))
 
 
 @dataclass(eq=False)

@@ -122,8 +122,8 @@ def flattery(panel: Panel, random: Split, grouped: Split) -> Flattery:
     difference = float(evaluation.split_difference(E, by_row, by_group)[0]) / spread
     error = float(np.sqrt(evaluation.squared_error(E, by_row, by_group, number)[0])) / spread
     torn = sum(shared(panel.groups[train].tolist(), panel.groups[held].tolist()) for train, held in grouped(0))
-    scores = (1 - float(own.mean()) / spread for own in (by_row, by_group))
-    return Flattery(panel, *scores, difference, error, torn)
+    random_score, grouped_score = (1 - float(own.mean()) / spread for own in (by_row, by_group))
+    return Flattery(panel, random_score, grouped_score, difference, error, torn)
 
 
 def splits_of(name: str, panel: Panel, grouped: bool) -> Split:

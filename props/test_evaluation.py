@@ -185,7 +185,8 @@ def _of_one_shape(got: Any, due: Ids) -> tuple[Ids, Ids]:
 
 def _tokens(first: int, count: int) -> Ids:
     """The tokens of a file that is not there: each follows from its place."""
-    return (np.arange(first, first + count, dtype=np.uint64) * np.uint64(2654435761) >> np.uint64(33)).astype("<u2")
+    places = np.arange(first, first + count, dtype=np.uint64)
+    return np.asarray((places * np.uint64(2654435761) >> np.uint64(33)).astype("<u2"))
 
 
 def _file(offset: int, size: int) -> bytes:

@@ -28,7 +28,7 @@ NOISES, NOISE_ROWS, NOISE_FEATURES = 40, 60, 400
 
 
 @checks(spec.NOTHING_SHARED, split_cases(), needs=("split_rows",), mistakes=(spec.PARTS_OVERLAP,))
-def rows_apart(subject: Subject, case: SplitCase) -> Comparisons:
+def sides_apart(subject: Subject, case: SplitCase) -> Comparisons:
     """No row stands on both sides of a split."""
     for number, (train, held) in enumerate(split_of(subject, case)):
         yield same(f"rows on both sides of split {number}", spec.shared(train.tolist(), held.tolist()), 0)

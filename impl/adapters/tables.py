@@ -59,7 +59,7 @@ def times(frame: Any, name: str) -> Array:
     if pd.api.types.is_numeric_dtype(found) and not pd.api.types.is_bool_dtype(found):
         return np.asarray(found.to_numpy())
     try:
-        return np.asarray(pd.to_datetime(found, format="ISO8601", utc=True).to_numpy().astype("datetime64[ns]"))
+        return np.asarray(pd.to_datetime(found, format="ISO8601", utc=True).dt.tz_localize(None).to_numpy())
     except (ValueError, TypeError) as error:
         raise CannotLoad(
             f"the column {name!r} holds no times, but {found.iloc[0]!r}: numbers and dates like 2026-01-31 are"

@@ -61,45 +61,45 @@ class WindowsOverlap(NumpyReference):
 class OnEverything(NumpyReference):
     """One step is fitted on all rows."""
 
-    step = ""
+    leaking = ""
 
     def fitted_on(self, step: str, train: Array, count: int) -> Array:
-        return np.arange(count) if step == self.step else super().fitted_on(step, train, count)
+        return np.arange(count) if step == self.leaking else super().fitted_on(step, train, count)
 
 
 @commits(SCALED_ON_EVERYTHING)
 class ScaledOnEverything(OnEverything):
     """Mean and deviation of all rows."""
 
-    step = "scale"
+    leaking = "scale"
 
 
 @commits(IMPUTED_FROM_EVERYTHING)
 class ImputedFromEverything(OnEverything):
     """Missing values become the mean of all rows."""
 
-    step = "impute"
+    leaking = "impute"
 
 
 @commits(SELECTED_ON_EVERYTHING)
 class SelectedOnEverything(OnEverything):
     """Features are chosen on all rows."""
 
-    step = "select"
+    leaking = "select"
 
 
 @commits(ENCODED_WITH_HELD_OUT)
 class EncodedWithHeldOut(OnEverything):
     """A category is the mean label of all its rows."""
 
-    step = "encode"
+    leaking = "encode"
 
 
 @commits(VOCABULARY_OF_EVERYTHING)
 class VocabularyOfEverything(OnEverything):
     """The words of all texts."""
 
-    step = "vocabulary"
+    leaking = "vocabulary"
 
 
 @commits(CARRIED_OVER)
