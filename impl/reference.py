@@ -14,6 +14,7 @@ from gnomon.impl.evaluation import NumpyEvaluation
 from gnomon.impl.formats import NumpyFormats
 from gnomon.impl.initialisation import NumpyInitialisation
 from gnomon.impl.losses import NumpyLosses
+from gnomon.impl.memorising import NumpyMemorising
 from gnomon.impl.numpy_operations import Array, Parameters, wide
 from gnomon.impl.numpy_positions import NumpyPositions
 from gnomon.impl.reach import NumpyReach
@@ -22,6 +23,7 @@ from gnomon.impl.splitting import NumpySplitting
 from gnomon.impl.stepping import NumpyStepping
 from gnomon.impl.tape import asarray, gradient, pull, recorded
 from gnomon.impl.tokenising import NumpyTokenising
+from gnomon.impl.training import NumpyTraining
 from gnomon.impl.traffic import Traffic
 from gnomon.impl.worksheet import NumpyWorksheet
 from gnomon.spec.configuration import Configuration
@@ -80,6 +82,8 @@ class NumpyReference(
     NumpyScores,
     NumpyWorksheet,
     NumpyStepping,
+    NumpyTraining,
+    NumpyMemorising,
 ):
     """The whole model in NumPy; 16-bit arguments are computed in float32."""
 

@@ -70,5 +70,11 @@ def try_out(subject: Subject, operation: str) -> None:
         rate_at(subject, Schedule(kind="linear", peak=1.0, warmup=1, total=2), 0)
     elif operation == "clip_by_global_norm":
         clip(subject, weight, 1.0, None)
+    elif operation == "trainer":
+        from gnomon.props.model_cases import ModelCase
+        from gnomon.props.test_descent_training import Trainer, batches
+
+        case = ModelCase(family=subject.implementation.declaration.families[0], time=3)
+        Trainer(subject, case, case.parameters(subject.precision.storage)).step(batches(case))
     else:
         guarded(operation, subject.function(operation, None), [lambda rate: rate > 0, 0.5], {})

@@ -248,6 +248,113 @@ STILL = Clause(
     mistakes=(STALE_MOMENTUM, CLAMPED_UPDATE),
 )
 
+_NOT_JUDGED = dict.fromkeys(("bfloat16", "float16"), "the gradient of a whole model is not judged in 16 bits")
+MEAN_OF_MEANS = Mistake(
+    "mean-of-means",
+    "the mean losses of the micro-batches are averaged, whatever each counted",
+    "short micro-batches weigh more; with equal lengths nothing shows it",
+    seen=(
+        "huggingface/transformers#34191 (2024)", "karpathy/nanochat#59 (2025)", "a small public project (2024)",
+    ),
+    bugs=("B172", "B173", "B177"),
+    unseen=_NOT_JUDGED,
+)  # fmt: skip
+SUM_OF_MEANS = Mistake(
+    "sum-of-means",
+    "the mean losses of the micro-batches are added up",
+    "the rate is in effect multiplied by their number",
+    seen=("linkedin/Liger-Kernel#802 (2025)",),
+    bugs=("B176",),
+    unseen=_NOT_JUDGED,
+)
+PER_SENTENCE = Mistake(
+    "per-sentence",
+    "the summed loss is divided by the number of rows, not of tokens",
+    "the rate is in effect multiplied by the mean length",
+    seen=("OpenNMT/OpenNMT-py#526 (2018)",),
+    bugs=("B174",),
+    unseen=_NOT_JUDGED,
+)
+CLIPPED_EACH_MICRO_BATCH = Mistake(
+    "clipped-each-micro-batch",
+    "gradients are clipped after every micro-batch, not once before the step",
+    "early micro-batches are clipped again and again",
+    seen=("huggingface/transformers#1563 (2019)",),
+    bugs=("B168",),
+    unseen=_NOT_JUDGED,
+    needs=("trainer.limit",),
+)
+CLIPPED_TOO_EARLY = Mistake(
+    "clipped-too-early",
+    "clipping runs before the gradients are there",
+    "nothing is ever clipped",
+    seen=("a small public project (2026)",),
+    bugs=("B171",),
+    unseen=_NOT_JUDGED,
+    needs=("trainer.limit",),
+)
+ACCUMULATION = Clause(
+    proposition=DESCENT,
+    number="I.2.5",
+    slug="accumulation",
+    statement="A step on micro-batches goes along the gradient of the mean loss of all their tokens, however many each "
+    "has, and is clipped once, as a whole.",
+    formula=r"g = \frac{\sum_b\nabla\sum_{t\in b}\ell_t}{\sum_b|b|}",
+    kind=Kind.BOUND,
+    level=(Level.TRAIN,),
+    rests_on=(PLAIN_STEP,),
+    mistakes=(MEAN_OF_MEANS, SUM_OF_MEANS, PER_SENTENCE, CLIPPED_EACH_MICRO_BATCH, CLIPPED_TOO_EARLY),
+)
+
+NEVER_CLEARED = Mistake(
+    "never-cleared",
+    "the buffers of gradients are not emptied after a step",
+    "every step also goes along all earlier gradients, which looks like a momentum",
+)
+CLEARED = Clause(
+    proposition=DESCENT,
+    number="I.2.6",
+    slug="cleared",
+    statement="A gradient does not outlive its step: a second step is that of a trainer which starts where the "
+    "first one "
+    "ended.",
+    formula=r"\theta_2(\theta_0, b_1, b_2) = \theta_1(\theta_1(\theta_0, b_1), b_2)",
+    kind=Kind.EXACT,
+    level=(Level.TRAIN,),
+    rests_on=(ACCUMULATION,),
+    mistakes=(NEVER_CLEARED,),
+)
+
+FROZEN_MOVES = Mistake(
+    "frozen-moves",
+    "a parameter that was frozen is trained with the others",
+    "what had to stay as it was drifts",
+)
+POSITIONS_TRAINED = Mistake(
+    "positions-trained",
+    "the frequencies of rotary positions move with every step",
+    "the saved parameters no longer give the trained model",
+    families=("llama",),
+)
+CALLER_UPDATED = Mistake(
+    "caller-updated",
+    "the step is made in the caller's arrays",
+    "the start is lost, and a second run begins where the first one ended",
+)
+NOTHING_ELSE = Clause(
+    proposition=FUNCTION,
+    number="I.1.6",
+    slug="nothing-else",
+    statement="A training step changes the parameters and nothing else: frozen ones stay, the caller's arrays stay, "
+    "and the "
+    "parameters alone give the trained model.",
+    formula=r"f(x;\theta_1) \text{ from } \theta_1 \text{ alone},\quad "
+    r"\theta_{1,\text{frozen}} = \theta_{0,\text{frozen}}",
+    kind=Kind.EXACT,
+    level=(Level.TRAIN,),
+    mistakes=(FROZEN_MOVES, POSITIONS_TRAINED, CALLER_UPDATED),
+)
+
 CLIPPED_PER_TENSOR = Mistake(
     "clipped-per-tensor",
     "every gradient is clipped to the limit by its own norm",
