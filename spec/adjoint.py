@@ -9,7 +9,7 @@ where it is no small share nothing is decided: for a rare model in float32, and 
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
+from heapq import heapify, heappop, heappush
 from itertools import accumulate
 from typing import Any
 
@@ -25,6 +25,7 @@ Adjoints = Any  # of a result, `[functionals, ...]`, real or complex
 Pull = Callable[[Adjoints], Adjoints]  # from the adjoints of a result to those of one argument, before broadcasting
 
 _plain = Float64()
+_BOTH = 3  # ways to a result, as bits
 # Where arguments are off by a small part of the length over which an operation bends, its derivatives are off by that
 # part of the largest of them, times 2/√3 for a standardised row, less for others; doubled, for one draw may fall short.
 STEEPNESS = 4 / 3**0.5
@@ -42,6 +43,7 @@ class Node:
         self, E: "Adjoint", own: Tracked, arguments: Sequence[tuple["Node", Pull]] = (), lengths: Sequence[Any] = ()
     ):
         self.E, self.value, self.error, self._own = E, own.value, own.error, own
+        self._exact: Tracked | None = None
         self.fixed: bool
         self.lengths = [(a, length) for (a, _), length in zip(arguments, lengths, strict=False) if not a.fixed]
         self.arguments = [(a, pull) for a, pull in arguments if not a.fixed]
@@ -55,11 +57,13 @@ class Node:
         """The shape of the array."""
         return self.value.shape
 
-    @cached_property
+    @property
     def exact(self) -> Tracked:
         """The value without error, as the argument of the next operation."""
-        own = self._own
-        return Tracked(own.value, np.zeros(self.shape), own.precision, own.stored) if self.errs else own
+        if self._exact is None:
+            own = self._own
+            self._exact = Tracked(own.value, np.zeros(self.shape), own.precision, own.stored) if self.errs else own
+        return self._exact
 
     def __add__(self, other: Any) -> "Node":
         return self.E.node(lambda a, b: a + b, (self, _same), (self.E.number(other), _same))
@@ -144,10 +148,25 @@ class Adjoint(Evaluator):
 
     def either(self, one: Node, other: Node) -> Node:
         """The first quantity, with both ways' errors: half an adjoint goes either way, so those on one count twice."""
-        ways = _behind(one), _behind(other)
-        for number in ways[0] ^ ways[1]:
-            self.tape[number].error = 2 * self.tape[number].error
+        for node in self._on_one_way(one, other):
+            node.error = 2 * node.error
         return Node(self, self.bounds.number(one.value), [(way, lambda g: g / 2) for way in (one, other)])
+
+    def _on_one_way(self, one: Node, other: Node) -> Iterator[Node]:
+        """The erring results that one of the two comes from and not the other, last first."""
+        ways = {one.number: 1} if not one.fixed else {}
+        ways |= {} if other.fixed else {other.number: 2 | ways.get(other.number, 0)}
+        queue = [-number for number in ways]
+        heapify(queue)
+        while any(way != _BOTH for way in ways.values()):
+            number = -heappop(queue)
+            way, node = ways.pop(number), self.tape[number]
+            if way != _BOTH:
+                yield node
+            for argument, _ in node.arguments:
+                if argument.number not in ways:
+                    heappush(queue, -argument.number)
+                ways[argument.number] = way | ways.get(argument.number, 0)
 
     def exp(self, a: Node) -> Node:
         """e to the a."""
@@ -383,17 +402,6 @@ def _same(g: Adjoints) -> Adjoints:
 def _from_behind(axis: int, a: Node) -> int:
     """The axis as a negative number, which an axis of functionals in front does not move."""
     return axis % a.value.ndim - a.value.ndim
-
-
-def _behind(node: Node) -> set[int]:
-    """The numbers of all erring results that the node comes from, and its own."""
-    found, todo = set[int](), [node]
-    while todo:
-        last = todo.pop()
-        if not last.fixed and last.number not in found:
-            found.add(last.number)
-            todo.extend(a for a, _ in last.arguments)
-    return found
 
 
 def _where_seen(allowed: Mask | None) -> Any:
