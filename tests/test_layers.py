@@ -30,6 +30,7 @@ TOLERANCES = {
 # Small numbers that are no tolerance, and where they stand.
 SMALL_LITERALS = {
     ("props/test_scale.py", 1e-9): "the error probability of a statistical test",
+    ("props/test_function_dropout.py", 1e-9): "the error probability of a statistical test",
     ("props/experiments.py", 1e-9): "the error probability of an experiment",
     ("props/test_gradient.py", 1e-9): "the error probability of a statistical test",
     ("impl/faults/masks.py", 1e-4): "the leak that the fault makes",
