@@ -158,6 +158,7 @@ OPERATIONS: dict[str, tuple[Use, str]] = {
     "standardise": (lambda E, a: E.standardise(a["x"], exactly(0.25), False), "x"),
     "softmax": (lambda E, a: E.softmax(a["scores"]), "scores"),
     "softmax, masked": (lambda E, a: E.softmax(a["scores"], SEEN), "scores"),
+    "log_softmax": (lambda E, a: E.log_softmax(a["scores"]), "scores"),
     "recomputed, masked": (lambda E, a: E.recomputed(a["scores"], SEEN), "scores"),
     "weigh": (lambda E, a: E.weigh(a["scores"], a["value"], None), "scores value"),
     "weigh, masked": (lambda E, a: E.weigh(a["scores"], a["value"], SEEN), "scores value"),
@@ -175,7 +176,10 @@ def test_the_derivative_of_an_operation_is_that_of_its_series(name: str) -> None
 
 
 def test_every_operation_of_the_evaluator_is_among_them() -> None:
-    used = " ".join(OPERATIONS) + " number computed shift moved node bound bounds_of bound_of_sum departures changed weights"
+    used = (
+        " ".join(OPERATIONS)
+        + " number computed shift moved node bound bounds_of bound_of_sum departures changed weights"
+    )
     used += " sqrt complement"  # of steps, which no model takes
     assert [n for n in dir(Adjoint) if not n.startswith("_") and n not in used] == []
 
