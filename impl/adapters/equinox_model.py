@@ -214,6 +214,17 @@ class Model:
             trace |= steps
         return output
 
+    def vjp(
+        self, tokens: Array, upstream: Array, *, positions: Array | None = None, mask: Array | None = None
+    ) -> dict[str, Array]:
+        """The gradient of ⟨upstream, output⟩ by every parameter, by `jax.vjp`."""
+
+        def output(held: dict[str, Array]) -> Array:
+            return Model(self.c, held, self.first)(tokens, positions=positions, mask=mask)
+
+        found: dict[str, Array] = jax.vjp(output, dict(self.held))[1](upstream)[0]
+        return found
+
     def parameters(self) -> dict[str, Array]:
         """Everything that the layers are given."""
         return dict(self.held)
