@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from gnomon.impl.numpy_operations import Array, wide
+from gnomon.impl.numpy_operations import Array, Parameters, wide
+from gnomon.impl.tape import asarray
 
 
 class NumpyReach:
@@ -40,6 +41,25 @@ class NumpyReach:
     def step(self, state: Array, x: Array, weight: Array) -> Array:
         """The state after one more input."""
         return np.asarray(state @ weight.T + x)
+
+    def additive_attention(self, query: Array, key: Array, value: Array, parameters: Parameters) -> Array:
+        """The values averaged under softmax over the keys of vᵀtanh(W·query + U·key), `[batch, queries, width]`."""
+        (batch, queries, _), keys = query.shape, key.shape[1]
+        own, seen = (
+            wide(x) @ wide(parameters[f"{n}_weight"]).swapaxes(0, 1) for n, x in (("query", query), ("key", key))
+        )
+        bent = self.bent(own.reshape(batch, queries, 1, -1), seen.reshape(batch, 1, keys, -1))
+        scores = (bent @ wide(parameters["score_weight"]).reshape(-1, 1)).reshape(batch, queries, keys)
+        return asarray(self.over_keys(scores) @ wide(value), query.dtype)
+
+    def bent(self, query: Array, key: Array) -> Array:
+        """The tanh of the sum of a projected query and a projected key."""
+        return asarray(np.tanh(query + key))
+
+    def over_keys(self, scores: Array) -> Array:
+        """The softmax over the last axis of `[batch, queries, keys]`."""
+        mass = np.exp(scores - scores.max(-1, keepdims=True))
+        return asarray(mass / mass.sum(-1, keepdims=True))
 
     # Counts, in whole numbers, of a layer of that name.
 

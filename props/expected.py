@@ -222,6 +222,11 @@ def convolution(subject: Subject, x: Floats, weight: Floats, bias: Floats | None
     return expected(reach_spec.convolution(bounds(subject), x, weight, bias, **how))
 
 
+def additive_attention(subject: Subject, *arrays: Floats, parameters: Mapping[str, Floats]) -> Expected:
+    """What additive attention is due."""
+    return expected(reach_spec.additive_attention(bounds(subject), *arrays, parameters))
+
+
 def recurrence(subject: Subject, x: Floats, weight: Floats) -> Expected:
     """What a linear recurrence is due."""
     return expected(reach_spec.recurrence(bounds(subject), x, weight))

@@ -8,12 +8,13 @@ apart, it passes with a probability under 1e-9. Both are exact sums of binomial 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from gnomon.props.judge import Comparison, between
-from gnomon.props.outcome import Declined
-from gnomon.props.subject import Subject
+from gnomon.props.outcome import Declined, ImplementationFailed
+from gnomon.props.subject import Subject, guarded
 from gnomon.spec.evaluators import Floats
 from gnomon.spec.model import Tokens
 from gnomon.spec.statistics import binomial_counts
@@ -72,3 +73,17 @@ def in_most_runs(what: str, true: Iterable[bool]) -> Comparison:
 def at_chance(what: str, right: int, items: int, share: float) -> Comparison:
     """As many right as guessing gives, but with a probability under ERROR."""
     return between(f"{what} right of {items}", right, *binomial_counts(items, share, ERROR), 0.0)
+
+
+def memorised(subject: Subject, train: Any, inputs: Floats, **options: int) -> dict[str, int]:
+    """How many labels its own random-labels test finds right, of those learned and of those held out."""
+    found = guarded("random_labels", subject.function("random_labels", None), [train, inputs], options)
+    if not isinstance(found, Mapping) or not {"training", "held_out"} <= set(found):
+        raise ImplementationFailed("random_labels returned no counts named training and held_out")
+    return {name: int(found[name]) for name in ("training", "held_out")}
+
+
+def try_out(subject: Subject) -> None:
+    """A small random-labels test of a procedure that learns nothing."""
+    nothing = np.zeros(8)[:, None]
+    memorised(subject, lambda *_: lambda asked: asked[:, 0], nothing, classes=2, held_out=4, seed=0)

@@ -1,10 +1,15 @@
 """VIII.2: zero training loss says capacity, not understanding."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from gnomon.spec.card import Clause, Kind, Level, Mistake, Proposition
 from gnomon.spec.evaluators import Evaluator, Floats, Quantity
+from gnomon.spec.linear import linear, relu
 from gnomon.spec.loss import LOSS
+from gnomon.spec.trained import UNTRAINED
 
 
 def gap(E: Evaluator, training: Floats, held_out: Floats) -> Quantity:
@@ -34,6 +39,25 @@ def variance(E: Evaluator, values: Floats) -> Quantity:
 def root_room(square: float, room: float) -> float:
     """How far the root of a number within `room` of `square` may be from √square: |√a − √b| ≤ |a − b|/√b."""
     return float(np.sqrt(room) if square <= room else room / np.sqrt(square) + np.spacing(np.sqrt(square)))
+
+
+def memorising(places: Sequence[Any], labels: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Offsets and weights of the network that takes each label at its place; the places ascend.
+
+    It is the broken line through all of them, which rises from zero one before the first: a unit bends it at every
+    place but the last. Whole numbers, fractions and expressions stay what they are.
+    """
+    offsets = [places[0] - 1, *places[:-1]]
+    rises = [y - before for y, before in zip(labels, [0, *labels[:-1]], strict=True)]
+    slopes = [rise / (x - offset) for rise, x, offset in zip(rises, places, offsets, strict=True)]
+    return offsets, [slope - before for slope, before in zip(slopes, [0, *slopes[:-1]], strict=True)]
+
+
+def two_layers(E: Evaluator, points: Any, direction: Any, offsets: Any, weights: Any) -> Quantity:
+    """Σⱼ wⱼ·max(⟨a,z⟩ − bⱼ, 0) for every point z, `[n, 1]`; points `[n, d]`, direction a `[d]`: 2n + d weights."""
+    every = np.broadcast_to(np.asarray(direction), (len(offsets), len(direction)))
+    hidden = relu(E, linear(E, points, every, -np.asarray(offsets)))
+    return linear(E, hidden, np.asarray(weights)[None])
 
 
 CAPACITY = Proposition(
@@ -78,4 +102,48 @@ GAP = Clause(
     kind=Kind.BOUND,
     level=(Level.DATA,),
     mistakes=(TWO_METRICS, SIGN_LOST, ONE_SIDED_ERROR, SPREAD_FOR_ERROR),
+)
+
+CAPPED_RECTIFIER = Mistake(
+    "capped-rectifier",
+    "the rectifier ends at six",
+    "small activations hide it; a unit that should go on rising does not",
+)
+ANY_LABELS = Clause(
+    proposition=CAPACITY,
+    number="VIII.2.1",
+    slug="any-labels",
+    statement="Two layers with 2n + d weights take any labels on any n points of d features that some direction tells "
+    "apart: the weights are given, and the network has those labels exactly.",
+    formula=r"c(z) = \sum_{j=1}^n w_j\max(\langle a,z\rangle - b_j, 0),\qquad c(z_i) = y_i",
+    kind=Kind.EXACT,
+    proven=True,
+    mistakes=(CAPPED_RECTIFIER,),
+)
+
+FIRST_LAYER_FROZEN = Mistake(
+    "first-layer-frozen",
+    "no gradient reaches the first matrix of the network, so that only a read-out of random features learns",
+    "training loss falls and stalls; an easy task does not show it",
+    unseen=UNTRAINED,
+)
+SCORED_ON_TRAINING_ROWS = Mistake(
+    "scored-on-training-rows",
+    "the held-out score is taken on rows that were trained on",
+    "a model that knows nothing but its rows scores perfectly",
+    unseen=UNTRAINED,
+)
+RANDOM_LABELS = Clause(
+    proposition=CAPACITY,
+    number="VIII.2.2",
+    slug="random-labels",
+    statement="A network of 32 units learns random labels of 96 points until it has all of them right, and on points "
+    "that were held out it is right as often as guessing is; a harness for this test finds the same of one that "
+    "only remembers.",
+    formula=r"\hat L_{\mathrm{train}} = 0,\qquad \textstyle\sum_{i\text{ held out}}[\hat y_i=y_i] "
+    r"\sim \mathrm{Binomial}(m, 1/K)",
+    kind=Kind.TRAINED,
+    level=(Level.TRAIN,),
+    rests_on=(ANY_LABELS,),
+    mistakes=(FIRST_LAYER_FROZEN, SCORED_ON_TRAINING_ROWS),
 )

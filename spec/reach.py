@@ -48,6 +48,22 @@ def step(E: Evaluator, state: Quantity, x: Quantity, transposed: Quantity) -> Qu
     return E.store(E.affine(state, transposed, x), "hidden")
 
 
+def additive_attention(E: Evaluator, query: Any, key: Any, value: Any, parameters: Mapping[str, Any]) -> Quantity:
+    """The average of the values under softmax over the keys of vᵀtanh(W·query + U·key) (Bahdanau et al. 2015, A.1.2).
+
+    query `[..., queries, query_width]`, key `[..., keys, key_width]`, value `[..., keys, value_width]`; query_weight W
+    `[inner, query_width]`, key_weight U `[inner, key_width]`, score_weight v `[inner]`.
+    """
+    own, seen = (
+        E.store(linear(E, x, parameters[f"{n}_weight"]), "hidden") for n, x in (("query", query), ("key", key))
+    )
+    (*lead, queries, inner), keys = own.shape, seen.shape[-2]
+    met = own.reshape(*lead, queries, 1, inner) + seen.reshape(*lead, 1, keys, inner)
+    bent = E.store(E.tanh(E.store(met, "hidden")), "hidden")
+    scores = E.matmul(bent, E.number(parameters["score_weight"]).reshape(inner, 1)).reshape(*lead, queries, keys)
+    return E.store(E.weigh(E.store(scores, "scores"), E.number(value), None), "out")
+
+
 def influence(time: int, kernel: int, dilations: Sequence[int], causal: bool) -> Mask:
     """Which outputs each input reaches through a stack of convolutions, `[inputs, outputs]`; dilation leaves gaps."""
     reached, ahead = np.eye(time, dtype=bool), np.arange(time) - np.arange(time)[:, None]
@@ -371,4 +387,35 @@ SYMMETRIES = Clause(
     rests_on=(CONVOLUTION, SYMMETRY),
     mistakes=(POSITION_IN_CONVOLUTION, POSITION_IN_VALUES),
     control="a dense layer over the positions, which departs from both symmetries by more than rounding can",
+)
+
+OVER_THE_QUERIES = Mistake(
+    "over-the-queries",
+    "the softmax runs over the queries, the other of two axes of one length",
+    "weights sum to one where nobody adds them up; with a single query every weight is one",
+)
+QUERY_UNREAD = Mistake(
+    "query-unread",
+    "the query is projected and the result is lost, so that scores come from the keys alone",
+    "every query has the same context, a fixed vector again",
+)
+BENT_APART = Mistake(
+    "bent-apart",
+    "query and key are bent by a tanh each and then added",
+    "the query adds one number to all scores of its row, where it cancels",
+)
+BOTTLENECK = Clause(
+    proposition=REACH,
+    number="IV.1.6",
+    slug="bottleneck",
+    statement="Additive attention is softmax over the keys of vᵀtanh(Ws + Uh), and removes the bottleneck of a fixed "
+    "vector: what is best read out of a recurrent state of 32 numbers leaves less than a hundredth of 8 independent "
+    "ones unexplained and more than a quarter of 64, while attention that has learned to look up among 16 does so "
+    "among both.",
+    formula=r"e_{ij} = v^\top\tanh(Ws_i + Uh_j);\qquad "
+    r"\min_R \mathbb E\|x - Rh\|^2 \ge (1 - w/n)\,\mathbb E\|x\|^2,\ h\in\mathbb R^w",
+    kind=Kind.TRAINED,
+    level=(Level.OP, Level.TRAIN),
+    rests_on=(DECAY,),
+    mistakes=(OVER_THE_QUERIES, QUERY_UNREAD, BENT_APART),
 )
