@@ -18,9 +18,9 @@ def drop(x: Array, key: Array, *, share: float) -> Array:
 
 def dropout(x: Array, *, share: float, seed: int) -> Array:
     """The same, by a seed."""
-    return drop(x, jax.random.key(seed), share=share)
+    return jnp.asarray(drop(x, jax.random.key(seed), share=share))
 
 
 def checkpointed_dropout(x: Array, upstream: Array, *, share: float, seed: int) -> tuple[Array, Array]:
     """Dropout under `jax.checkpoint`, and its gradient."""
-    return checkpointed(partial(drop, share=share), x, upstream, seed)
+    return checkpointed(drop, x, upstream, jax.random.key(seed), share)

@@ -22,7 +22,7 @@ def drop(x: Array, key: Array, *, share: float) -> Array:
 
 def dropout(x: Array, *, share: float, seed: int) -> Array:
     """The same, by a seed."""
-    return drop(x, jax.random.key(seed), share=share)
+    return jnp.asarray(drop(x, jax.random.key(seed), share=share))
 
 
 def dropout_nnx(x: Array, *, share: float, seed: int) -> Array:
@@ -32,7 +32,7 @@ def dropout_nnx(x: Array, *, share: float, seed: int) -> Array:
 
 def checkpointed_dropout(x: Array, upstream: Array, *, share: float, seed: int) -> tuple[Array, Array]:
     """Dropout under `jax.checkpoint`, and its gradient."""
-    return checkpointed(partial(drop, share=share), x, upstream, seed)
+    return checkpointed(drop, x, upstream, jax.random.key(seed), share)
 
 
 def master_step(parameter: Array, gradient: Array, *, rate: float, steps: int) -> Array:
@@ -72,7 +72,7 @@ class FlaxScaled:
         self.dynamic, finite, _, slopes = self.dynamic.value_and_grad(loss)(self.held)
         updates, state = self.descent.update(slopes, self.state, self.held)
         moved: Any = optax.apply_updates(self.held, updates)
-        kept: Callable[[Array, Array], Array] = partial(jnp.where, finite)
+        kept: Callable[..., Any] = partial(jnp.where, finite)
         self.held = jax.tree_util.tree_map(kept, moved, self.held)
         self.state = jax.tree_util.tree_map(kept, state, self.state)
         return dict(self.held)

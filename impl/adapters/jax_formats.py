@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-Dropout = Callable[[Array, Array], Array]  # of an input, by a key
+Dropout = Callable[..., Array]  # of an input, by a key, of a share
 
 
 @partial(jax.jit, static_argnames=("format",))
@@ -30,7 +30,8 @@ def share_under_floor(gradients: Mapping[str, Array], *, format: str, scale: flo
     return float(lost.sum()) / max(int(alive.sum()), 1)
 
 
-def checkpointed(dropout: Dropout, x: Array, upstream: Array, seed: int) -> tuple[Array, Array]:
+@partial(jax.jit, static_argnames=("dropout", "share"))
+def checkpointed(dropout: Dropout, x: Array, upstream: Array, key: Array, share: float) -> tuple[Array, Array]:
     """Dropout under `jax.checkpoint`, and its gradient."""
-    output, pull = jax.vjp(jax.checkpoint(dropout), x, jax.random.key(seed))
+    output, pull = jax.vjp(jax.checkpoint(partial(dropout, share=share)), x, key)
     return output, pull(upstream)[0]
