@@ -7,9 +7,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import sympy
+from false_gradients import (
+    LastUseAlone,
+    MeanForgotten,
+    MissingFactor,
+    NoRankOneTerm,
+    TurnedForwards,
+    doubled,
+    pulled_by,
+)
 
 from gnomon.spec.adam import adam_step, moments
 from gnomon.spec.attention import attention, softmax
+from gnomon.spec.capacity import two_layers
 from gnomon.spec.card import CardError
 from gnomon.spec.catalogue import clauses, order
 from gnomon.spec.constants import inverse_root
@@ -25,8 +35,10 @@ from gnomon.spec.proofs import Proof, Scope, proofs
 from gnomon.spec.proofs import adam as of_adam
 from gnomon.spec.proofs import attention as of_attention
 from gnomon.spec.proofs import block as of_block
+from gnomon.spec.proofs import capacity as of_capacity
 from gnomon.spec.proofs import descent as of_descent
 from gnomon.spec.proofs import embedding as of_embedding
+from gnomon.spec.proofs import gradient as of_gradient
 from gnomon.spec.proofs import heads as of_heads
 from gnomon.spec.proofs import linear as of_linear
 from gnomon.spec.proofs import loss as of_loss
@@ -222,7 +234,13 @@ def from_the_second_step(E, rule, parameter, gradient, state, rate):
 
 
 # For every proof the false equations that it must not let pass.
+def first_offset_forgotten(E, points, direction, offsets, weights):
+    """The first unit bends at zero, wherever the points stand."""
+    return two_layers(E, points, direction, [0, *offsets[1:]], weights)
+
+
 FALSE = {
+    of_capacity.any_labels: [{"network": first_offset_forgotten}],
     of_descent.falls_on_every_axis: [{"plain_step": twice_as_far}],
     of_descent.one_factor_a_step: [{"plain_step": twice_as_far}, {"plain_step": of_length_one}],
     of_adam.constant_cancels: [{"direction": without_the_root}, {"moments": mean_of_the_squares}],
@@ -233,6 +251,18 @@ FALSE = {
     of_loss.ranking_kept: [{"tempered": heated_inversely}],
     of_loss.equal_accuracy_and_unequal_loss: [{"losses": one_word_more}],
     of_loss.equal_loss_and_unequal_accuracy: [{"losses": one_word_more}],
+    of_gradient.pairing_of_layers: [{"vjp": pulled_by(TurnedForwards)}, {"jvp": doubled}],
+    of_gradient.pairing_of_weights: [
+        {"vjp": pulled_by(NoRankOneTerm)},
+        {"vjp": pulled_by(MissingFactor)},
+        {"jvp": doubled},
+    ],
+    of_gradient.pairing_of_norms: [{"vjp": pulled_by(MeanForgotten)}, {"jvp": doubled}],
+    of_gradient.gradient_of_layers: [{"vjp": pulled_by(LastUseAlone)}],
+    of_gradient.gradient_of_weights: [{"vjp": pulled_by(NoRankOneTerm)}],
+    of_gradient.gradient_of_attention: [{"vjp": pulled_by(NoRankOneTerm)}, {"vjp": pulled_by(MissingFactor)}],
+    of_gradient.gradient_of_norms: [{"vjp": pulled_by(MeanForgotten)}],
+    of_gradient.gradient_of_rotations: [{"vjp": pulled_by(TurnedForwards)}],
     of_linear.affine: [{"linear": bent}],
     of_linear.collapse: [{"linear": bent}],
     of_parameters.twice_the_attention: [{"attention": one_projection_less}],

@@ -23,8 +23,10 @@ TOPICS = (
     "block",
     "reach",
     "loss",
+    "gradient",
     "descent",
     "adam",
+    "capacity",
 )
 
 Equation = Callable[..., Any]
