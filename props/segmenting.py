@@ -3,11 +3,12 @@
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import islice, product
 from operator import index
 
 from gnomon.props.tokenising import FRAGMENTS, Ids, Tokens
 
+ENOUGH = 100  # ids that no text has, of which more would say no more
 LONGEST = 24  # characters of a text that is looked for
 
 
@@ -145,7 +146,7 @@ _CHUNK = 48
 
 
 def unreached(tokens: Tokens) -> list[int]:
-    """The ids of the vocabulary that no text tried has and that are not declared so.
+    """The first ids of the vocabulary that no text tried has and that are not declared so.
 
     Tried are characters from everywhere, and for each id its own text or bytes among others.
     """
@@ -167,7 +168,7 @@ def _searched(tokens: Tokens) -> list[int]:
     missing -= set(tokens.encode("", special=True)) if tokens.has("begin") else set()
     for name, i in tokens.special.items() if tokens.asks("encode", "special") else ():
         missing -= {i} & set(tokens.encode(name, special=True))
-    return sorted(i for i in missing if not _reached(tokens, i))
+    return list(islice((i for i in sorted(missing) if not _reached(tokens, i)), ENOUGH))
 
 
 def _everywhere() -> Iterator[str]:

@@ -181,12 +181,12 @@ class Words:
         self.id_of = {name: i for i, name in enumerate(names)}
         self.names, self.vocabulary = names, len(names)
         self.special = {name: self.id_of.pop(name) for name in ("<s>", "</s>")}
-        self.begin = self.special["<s>"]
+        self.begin, self.longest = self.special["<s>"], max(map(len, self.id_of))
         # A word that is made of others is not reached, for the shortest is taken first.
         self.unreachable = [i for name, i in self.id_of.items() if len(name) > 1 and self._first(name) != name]
 
     def _first(self, text):
-        return next((text[:n] for n in range(1, len(text) + 1) if text[:n] in self.id_of), "")
+        return next((text[:n] for n in range(1, min(self.longest, len(text)) + 1) if text[:n] in self.id_of), "")
 
     def encode(self, text, *, special=False):
         if special:
@@ -351,7 +351,7 @@ def test_a_fault_of_tokens_breaks_no_other_promise_by_a_crash(fault):
 
 MINE = """
 class Upper:
-    vocabulary, lossless, special = 0x110000, True, {"<end>": 3}
+    vocabulary, lossless, special = 0x3000, True, {"<end>": 3}
 
     def encode(self, text, *, special=False):
         return [ord(c) for c in text.upper()]
