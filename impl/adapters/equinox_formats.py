@@ -23,4 +23,5 @@ def dropout(x: Array, *, share: float, seed: int) -> Array:
 
 def checkpointed_dropout(x: Array, upstream: Array, *, share: float, seed: int) -> tuple[Array, Array]:
     """Dropout under `jax.checkpoint`, and its gradient."""
-    return checkpointed(drop, x, upstream, jax.random.key(seed), share)
+    output, gradient = checkpointed(drop, x, upstream, jax.random.key(seed), share)
+    return output, gradient
