@@ -1,5 +1,6 @@
 """`jax.nn.dot_product_attention` by XLA, and the activations of `jax.nn`."""
 
+from collections.abc import Mapping
 from functools import partial, wraps
 from typing import Any
 
@@ -61,6 +62,15 @@ def attention(*arrays: Array, **keywords: Any) -> Array:
 def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
     """The affine map x·Wᵀ + b."""
     return x @ weight.T if bias is None else x @ weight.T + bias
+
+
+@jax.jit
+def additive_attention(query: Array, key: Array, value: Array, parameters: Mapping[str, Array]) -> Array:
+    """The average of the values under the softmax of vᵀtanh(W·query + U·key), computed in float32."""
+    wide = {name: parameter.astype(jnp.float32) for name, parameter in parameters.items()}
+    own, seen = query.astype(jnp.float32) @ wide["query_weight"].T, key.astype(jnp.float32) @ wide["key_weight"].T
+    scores = jnp.tanh(own[..., :, None, :] + seen[..., None, :, :]) @ wide["score_weight"]
+    return (jax.nn.softmax(scores) @ value.astype(jnp.float32)).astype(query.dtype)
 
 
 @partial(jax.jit, static_argnames=("dilation", "causal"))

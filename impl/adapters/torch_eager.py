@@ -154,6 +154,13 @@ def convolution(
     return functional.conv1d(padded, weight, bias, dilation=dilation).transpose(1, 2)
 
 
+def additive_attention(query: Tensor, key: Tensor, value: Tensor, parameters: Mapping[str, Tensor]) -> Tensor:
+    """The mean of the values, weighted by the softmax of a linear map of the tanh of projected queries plus keys."""
+    own, seen = linear(query, parameters["query_weight"]), linear(key, parameters["key_weight"])
+    scores = torch.tanh(own.unsqueeze(-2) + seen.unsqueeze(-3)) @ parameters["score_weight"]
+    return torch.softmax(scores, dim=-1) @ value
+
+
 def feed_forward(x: Tensor, parameters: Mapping[str, Tensor], *, activation: str) -> Tensor:
     """Two linear maps with an activation between them, gated where there is a gate."""
     activate = {"relu": relu, "gelu": gelu, "gelu_tanh": gelu_tanh, "silu": silu}[activation]
