@@ -1,6 +1,5 @@
 """The band of usable rates: which rates of a grid bring an optimiser to its target in the budget of steps."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +8,7 @@ from gnomon.props.stepping import Optimiser
 from gnomon.props.subject import Subject
 from gnomon.spec.bounds import round_to
 from gnomon.spec.descent import Method, Rule
-from gnomon.spec.evaluators import Floats
+from gnomon.spec.evaluators import Floats, Mask
 
 PROBLEMS, COORDINATES, EXAMPLES = 48, 4, 24
 BUDGET = 60  # steps
@@ -18,6 +17,7 @@ GRID = tuple(2.0**k for k in range(-14, 15))
 _SPREAD = 2.0**-4  # the smallest scale of a coordinate, the largest being one
 _NEWTON = 60  # steps to the least loss of a logistic regression, whose curvature is bounded by its ridge
 _RIDGE = 2.0**-10
+_FAR = 2.0**60  # where what diverged is left
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class Ensemble:
         logistic = np.einsum("pe,pec->pc", pull, self.inputs) + _RIDGE * x[self.half :]
         return np.concatenate([self.curvatures * x[: self.half], logistic])
 
-    def reached(self, x: Floats) -> Floats:
+    def reached(self, x: Floats) -> Mask:
         """Which problems are at their target."""
         with np.errstate(all="ignore"):
             gap = (self.losses(x) - self.least) / (self.losses(self.start) - self.least)
@@ -85,20 +85,17 @@ def _least(e: Ensemble) -> Floats:
     return x
 
 
-def reaches(subject: Subject, kind: Method, e: Ensemble, rate: float, budget: int = BUDGET) -> Floats:
-    """Which problems are at their target after some step of the budget."""
+def reaches(subject: Subject, kind: Method, e: Ensemble, rate: float, budget: int = BUDGET) -> Mask:
+    """Which problems are at their target at the end of the budget."""
     form = subject.precision.storage
     x = {"x": round_to(e.start, form)}
-    optimiser, reached = Optimiser(subject, Rule(kind=kind, rate=rate), x), np.zeros(len(e.start), bool)
+    optimiser = Optimiser(subject, Rule(kind=kind, rate=rate), x)
     for _ in range(budget):
         with np.errstate(all="ignore"):
             gradient = np.clip(np.nan_to_num(e.gradients(x["x"])), -_FAR, _FAR)
         x = optimiser.step({"x": round_to(gradient, form)})
         x = {"x": np.clip(np.nan_to_num(x["x"], nan=_FAR), -_FAR, _FAR)}
-    return reached | e.reached(x["x"])
-
-
-_FAR = 2.0**60  # where what diverged is left
+    return e.reached(x["x"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +104,7 @@ class Bands:
 
     kind: Method
     grid: tuple[float, ...]
-    usable: Floats
+    usable: Mask
 
     @property
     def widths(self) -> Floats:
@@ -115,7 +112,7 @@ class Bands:
         return np.asarray(self.usable.sum(0))
 
     @property
-    def ended(self) -> Floats:
+    def ended(self) -> Mask:
         """For which problems there is a usable rate, and the smallest and the largest of the grid are not."""
         return np.asarray(self.usable.any(0) & ~self.usable[0] & ~self.usable[-1])
 
@@ -133,11 +130,6 @@ class Bands:
         return (self.grid[found[0]], self.grid[found[-1]]) if found.size else (np.nan, np.nan)
 
 
-def bands(subject: Subject, kind: Method, e: Ensemble, tell: Callable[[float], object] = lambda rate: None) -> Bands:
+def bands(subject: Subject, kind: Method, e: Ensemble) -> Bands:
     """The bands of an optimiser over the grid."""
-
-    def at(rate: float) -> Floats:
-        tell(rate)
-        return reaches(subject, kind, e, rate)
-
-    return Bands(kind, GRID, np.stack([at(rate) for rate in GRID]))
+    return Bands(kind, GRID, np.stack([reaches(subject, kind, e, rate) for rate in GRID]))

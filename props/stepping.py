@@ -74,12 +74,14 @@ def walk(
     return steps
 
 
-def walks(subject: Subject, *arguments: Any) -> Iterator[tuple[str, list[Step]]]:
+def walks(
+    subject: Subject, rule: Rule, parameters: Named, gradients: Sequence[Named], rates: Sequence[float | None] = ()
+) -> Iterator[tuple[str, list[Step]]]:
     """The same by every path that takes these arguments; what each is called in a comparison."""
-    yield "", walk(subject, *arguments)
+    yield "", walk(subject, rule, parameters, gradients, rates)
     for path in subject.paths("optimiser"):
         with suppress(Declined):
-            yield f" by the path {path}", walk(subject, *arguments, path=path)
+            yield f" by the path {path}", walk(subject, rule, parameters, gradients, rates, path)
 
 
 def due(subject: Subject, rule: Rule, steps: Sequence[Step]) -> list[dict[str, Expected]]:

@@ -1,5 +1,6 @@
 """Cases of training: parameters, gradients and what an optimiser is told; quadratics; schedules; norms to clip."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -155,6 +156,11 @@ class QuadraticCase(Case):
         along = np.random.default_rng((self.seed, 36)).integers(1, 8, self.size) * (-1.0) ** np.arange(self.size)
         return np.asarray(self.axes @ along)
 
+    @property
+    def at_start(self) -> Mapping[str, Floats]:
+        """The same, by name."""
+        return {"x": self.start}
+
     def exact_gradient(self, x: Floats) -> list[Fraction]:
         """The gradient, without rounding."""
         along = [sum((Fraction(v) * int(s) for v, s in zip(x, row, strict=True)), Fraction(0)) for row in self.axes]
@@ -185,7 +191,7 @@ class ScheduleCase(Case):
     def schedule(self) -> Schedule:
         """The schedule; without a warm-up where the case says one step of it."""
         rng = np.random.default_rng((self.seed, 37))
-        kind: Curve = CURVES[CURVES.index(self.curve)]  # type: ignore[arg-type]
+        kind: Curve = CURVES[CURVES.index(self.curve)]
         warmup, peak = self.warmup - 1, _one(rng, (1.0, 0.001, 0.0003, 2.0))
         return Schedule(
             kind=kind, peak=peak, warmup=warmup, total=warmup + self.fall, minimum=peak / 8 if self.raised else 0.0

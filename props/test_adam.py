@@ -16,6 +16,7 @@ from gnomon.props.stepping import Step, compared, due, walks
 from gnomon.props.stepping_cases import StepCase, step_cases
 from gnomon.props.subject import Subject, guarded
 from gnomon.spec import adam as spec
+from gnomon.spec.descent import Rule
 from gnomon.spec.statistics import fewest_successes
 
 Comparisons = Iterator[Comparison]
@@ -70,7 +71,7 @@ def scale_of_plain_descent(subject: Subject, case: StepCase) -> Comparisons:
 
 
 def _alike(
-    subject: Subject, rules: tuple[spec.Rule, spec.Rule], one: list[Step], other: list[Step], factor: float, label: str
+    subject: Subject, rules: tuple[Rule, Rule], one: list[Step], other: list[Step], factor: float, label: str
 ) -> Comparisons:
     """Each step of the second walk is so many times the one of the first, within the bounds of both."""
     wanted = [due(subject, rule, steps) for rule, steps in zip(rules, (one, other), strict=True)]

@@ -42,7 +42,7 @@ def plain_step(subject: Subject, case: StepCase) -> Comparisons:
 
 def descent(subject: Subject, case: QuadraticCase, rate: float) -> Iterator[tuple[Step, Floats]]:
     """Steps down the quadratic, and how far each may lie from that of the exact gradient."""
-    rule, now = spec.Rule(kind="sgd", rate=rate), {"x": case.start}
+    rule, now = spec.Rule(kind="sgd", rate=rate), case.at_start
     optimiser = Optimiser(subject, rule, now)
     for _ in range(case.steps):
         exact = case.exact_gradient(now["x"])
@@ -75,7 +75,7 @@ def smooth_fall(subject: Subject, case: QuadraticCase) -> Comparisons:
 def two_over_curvature(subject: Subject, case: QuadraticCase) -> Comparisons:
     """Along every axis the distance shrinks as fast as it has to, or grows along the one of largest curvature."""
     factors = np.abs(1 - case.rate * case.curvatures)
-    error, last = np.zeros(case.size), {"x": case.start}
+    error, last = np.zeros(case.size), case.at_start
     for taken, astray in descent(subject, case, case.rate):
         error, last = factors * error + np.abs(case.axes) @ astray, taken.after
     start, end = (np.abs(case.axes @ x) for x in (case.start, last["x"]))

@@ -1,7 +1,7 @@
 """Whole models by the families of Hugging Face's transformers, built from a configuration and parameters alone."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -177,6 +177,20 @@ class Family:
     def model_sdpa(self, configuration: Configuration, parameters: Mapping[str, Tensor]) -> Model:
         """The model whose attention is PyTorch's fused one."""
         return self.built(configuration, parameters, "sdpa")
+
+    def trainer(
+        self,
+        configuration: Configuration,
+        parameters: Mapping[str, Tensor],
+        *,
+        rate: float,
+        limit: float | None = None,
+        frozen: Collection[str] = (),
+    ) -> Any:
+        """The model in training."""
+        from gnomon.impl.adapters.transformers_training import Trainer
+
+        return Trainer(self.model(configuration, parameters), rate, limit, frozen)
 
     def built(self, c: Configuration, parameters: Mapping[str, Tensor], attention: str) -> Model:
         """A model that holds the parameters in their dtype and, like a loaded checkpoint, angles in float32."""

@@ -3,7 +3,8 @@
 import numpy as np
 from sympy import Integer
 
-from gnomon.spec.adam import FIRST_STEP, SCALE_FREE, Rule, State, adam_step, direction, moments, plain_step
+from gnomon.spec.adam import FIRST_STEP, SCALE_FREE, adam_step, direction, moments
+from gnomon.spec.descent import Rule, State, plain_step
 from gnomon.spec.proofs import Equation, Scope, proves
 from gnomon.spec.proofs.algebra import real, size, zero
 from gnomon.spec.symbolic import Symbolic
