@@ -78,6 +78,7 @@ OPERATIONS = (
     "trainer",
     "additive_attention",
     "random_labels",
+    "recall",
     *COUNTS,
     "tokeniser",
     "train_byte_pairs",

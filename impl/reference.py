@@ -18,6 +18,7 @@ from gnomon.impl.memorising import NumpyMemorising
 from gnomon.impl.numpy_operations import Array, Parameters, wide
 from gnomon.impl.numpy_positions import NumpyPositions
 from gnomon.impl.reach import NumpyReach
+from gnomon.impl.recall import NumpyRecall
 from gnomon.impl.scores import NumpyScores
 from gnomon.impl.splitting import NumpySplitting
 from gnomon.impl.stepping import NumpyStepping
@@ -84,6 +85,7 @@ class NumpyReference(
     NumpyStepping,
     NumpyTraining,
     NumpyMemorising,
+    NumpyRecall,
 ):
     """The whole model in NumPy; 16-bit arguments are computed in float32."""
 

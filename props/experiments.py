@@ -8,6 +8,7 @@ apart, it passes with a probability under 1e-9. Both are exact sums of binomial 
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -83,7 +84,20 @@ def memorised(subject: Subject, train: Any, inputs: Floats, **options: int) -> d
     return {name: int(found[name]) for name in ("training", "held_out")}
 
 
-def try_out(subject: Subject) -> None:
-    """A small random-labels test of a procedure that learns nothing."""
-    nothing = np.zeros(8)[:, None]
-    memorised(subject, lambda *_: lambda asked: asked[:, 0], nothing, classes=2, held_out=4, seed=0)
+def recalled(subject: Subject, model: Any, vocabulary: int, distance: int, asked: int, seed: int) -> int:
+    """How many answers its own test of recall finds right, of a model that is a function of token ids."""
+    options = {"vocabulary": vocabulary, "distance": distance, "asked": asked, "seed": seed}
+    found = guarded("recall", subject.function("recall", None), [model], options)
+    try:
+        return index(found)
+    except TypeError as error:
+        raise ImplementationFailed(f"recall returned {found!r} where a whole number is due") from error
+
+
+def try_out(subject: Subject, operation: str) -> None:
+    """A small random-labels test of a procedure that learns nothing, or one of recall of a model that says nothing."""
+    if operation == "recall":
+        recalled(subject, lambda tokens: np.zeros((*tokens.shape, 8)), 8, 6, 2, 0)
+    else:
+        nothing = np.zeros(8)[:, None]
+        memorised(subject, lambda *_: lambda asked: asked[:, 0], nothing, classes=2, held_out=4, seed=0)

@@ -108,8 +108,11 @@ def _example(operation: str) -> Example:
         "multi_head_attention": ((x, {f"{n}_weight": weight for n in names}), {"heads": 2}, (1, 4, 4)),
         "linear": ((x, weight), {}, (1, 4, 4)),
         "convolution": ((x, weight[..., None]), {}, (1, 4, 4)),
-        "additive_attention": ((x, x, x, {f"{n}_weight": weight for n in names[:2]} | {"score_weight": weight[0]}), {},
-                               (1, 4, 4)),
+        "additive_attention": (
+            (x, x, x, {f"{n}_weight": weight for n in names[:2]} | {"score_weight": weight[0]}),
+            {},
+            (1, 4, 4),
+        ),
         "recurrence": ((x, weight), {}, (1, 4, 4)),
         "feed_forward": ((x, {"up_weight": weight, "down_weight": weight}), {"activation": "relu"}, (1, 4, 4)),
         "embedding": ((weight, np.arange(4)[None]), {}, (1, 4, 4)),
@@ -182,10 +185,10 @@ def _call(subject: Any, operation: str) -> None:
         from gnomon.props.training import try_out as try_training
 
         try_training(subject, operation)
-    elif operation == "random_labels":
+    elif operation in ("random_labels", "recall"):
         from gnomon.props.experiments import try_out as try_memorising
 
-        try_memorising(subject)
+        try_memorising(subject, operation)
     elif operation in TABLES:
         from gnomon.props.leakage_cases import example as table_example
 

@@ -94,3 +94,25 @@ TRAINED_LENGTH = Clause(
     rests_on=(PAST_THE_CONTEXT,),
     mistakes=(UNTURNED, EIGHT_TOKENS_READ),
 )
+
+ANSWER_AT_THE_NEAR_END = Mistake(
+    "answer-at-the-near-end",
+    "the filler comes first and the answer after it, so that its distance is the same at every length",
+    "a model is certified for a context of which it reads the last few tokens",
+)
+QUESTION_ANSWERED = Mistake(
+    "question-answered",
+    "the question is put with its answer after it, and the position of the answer is scored",
+    "a model that copies its last token is right at every distance",
+)
+FAR_END = Clause(
+    proposition=CONTEXT,
+    number="VIII.3.1",
+    slug="far-end",
+    statement="Recall against distance is measured with the answer at the far end, so many tokens before the place "
+    "where it is due, and nowhere else: a model that looks back n tokens is right at n and wrong at n + 1.",
+    formula=r"x = c\,a\,\underbrace{\cdots}_{\text{filler}}\,c,\qquad \Pr[\hat y = a]\text{ against }|x| - |c|",
+    kind=Kind.TOOL,
+    level=(Level.MODEL,),
+    mistakes=(ANSWER_AT_THE_NEAR_END, QUESTION_ANSWERED),
+)

@@ -43,3 +43,15 @@ def fewest_successes(trials: int, share: Fraction, probability: Fraction) -> int
         below += math.comb(trials, count) * share**count * (1 - share) ** (trials - count)
         count += 1
     return count - 1
+
+
+def share_interval(successes: int, trials: int, probability: float) -> tuple[float, float]:
+    """Shares of which one that has this many successes lies outside with at most this probability (Chernoff)."""
+    limit, seen = math.log(2 / probability) / trials, successes / trials
+    ends = []
+    for near, far in ((seen, 0.0), (seen, 1.0)):
+        for _ in range(60):
+            middle = (near + far) / 2
+            near, far = (middle, far) if relative_entropy(seen, middle) <= limit else (near, middle)
+        ends.append(far)
+    return ends[0], ends[1]

@@ -14,7 +14,7 @@ OPERATIONS = (
     "layer_norm, rms_norm, rope, sinusoidal_positions, alibi_slopes, block, model, convolution, recurrence, vjp, "
     "evaluate, cross_entropy, next_token_loss, tempered, initial_parameters, rounded, total, dropout, "
     "checkpointed_dropout, loss_scaler, master_step, share_under_floor, optimiser, schedule, clip_by_global_norm, "
-    "factor_of_two, trainer, additive_attention, random_labels, parameter_count, score_bytes, cache_bytes, "
+    "factor_of_two, trainer, additive_attention, random_labels, recall, parameter_count, score_bytes, cache_bytes, "
     "crossing_length, path_length, operation_count, traffic, tokeniser, train_byte_pairs, encode_byte_pairs, "
     "split_rows, pipeline, protocol, score_record, compare_scores, gap, split_difference, token_windows, "
     "continuation_score, worksheet"
