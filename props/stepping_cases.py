@@ -16,9 +16,9 @@ from gnomon.spec.precision import Format
 
 Named = dict[str, Floats]
 
-RATES = (0.125, 0.1, 0.5, 2.0**-7, 0.001, 1.0)
+RATES = (0.125, 0.1, 0.5, 2.0**-7, 0.01, 1.0)
 BETAS = ((0.9, 0.999), (0.9, 0.95), (0.5, 0.75), (0.75, 0.75))
-EPSILONS = (1e-8, 0.0625, 0.5, 1e-5)
+EPSILONS = (1e-8, 0.0625, 0.5, 2.0**-17)
 DECAYS = (0.25, 0.1, 0.5)
 MOMENTA = (0.9, 0.5)
 # By how many powers of two gradients are scaled; the squares of small ones fall through the floor of float16.
@@ -192,7 +192,7 @@ class ScheduleCase(Case):
         """The schedule; without a warm-up where the case says one step of it."""
         rng = np.random.default_rng((self.seed, 37))
         kind: Curve = CURVES[CURVES.index(self.curve)]
-        warmup, peak = self.warmup - 1, _one(rng, (1.0, 0.001, 0.0003, 2.0))
+        warmup, peak = self.warmup - 1, _one(rng, (1.0, 0.01, 0.3, 2.0))
         return Schedule(
             kind=kind, peak=peak, warmup=warmup, total=warmup + self.fall, minimum=peak / 8 if self.raised else 0.0
         )

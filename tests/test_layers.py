@@ -29,9 +29,17 @@ TOLERANCES = {
 }
 # Small numbers that are no tolerance, and where they stand.
 SMALL_LITERALS = {
+    **{
+        (path, 1e-8): "Adam's usual epsilon"
+        for path in (
+            "spec/descent.py", "impl/stepping.py", "props/stepping_cases.py", "impl/adapters/torch_training.py",
+            "impl/adapters/optax_training.py",
+        )
+    },  # fmt: skip
     ("props/test_scale.py", 1e-9): "the error probability of a statistical test",
     ("props/test_function_dropout.py", 1e-9): "the error probability of a statistical test",
     ("props/experiments.py", 1e-9): "the error probability of an experiment",
+    ("props/reaching.py", 1e-9): "the error probability of a verdict",
     ("props/test_gradient.py", 1e-9): "the error probability of a statistical test",
     ("impl/faults/masks.py", 1e-4): "the leak that the fault makes",
     ("impl/faults/masks.py", 1e-9): "the penalty that the fault writes for -1e9",
