@@ -269,6 +269,43 @@ def objective_check(file: Path) -> None:
 
 
 @main.command()
+@click.argument("target", metavar="MODEL")
+@click.option("--longest", type=click.IntRange(6), default=512, show_default=True, help="The farthest, in tokens.")
+@click.option("--asked", type=click.IntRange(10), default=100, show_default=True, help="Questions at each distance.")
+@click.option("--minutes", type=click.FloatRange(0.01), default=10.0, show_default=True, help="No new distance after.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the questions.")
+@click.option("--plot", type=click.Path(path_type=Path), help="Where the plot goes, ./gnomon-reach.png unless named.")
+def reach(target: str, plot: Path | None, **options: Any) -> None:
+    """Measure how far back MODEL recalls, against how much it takes: the answer at the far end, farther and farther.
+
+    MODEL is given as to check-model: the folder of a checkpoint, module:function or ./file.py:function. A few random
+    tokens and the one that followed them stand at the beginning, random tokens fill the middle, and the same few end
+    the text; what followed them is due.
+    """
+    from gnomon.props.reaching import run_reach
+
+    run_reach(target, plot, **options)
+
+
+@main.command("random-labels")
+@click.argument("target", metavar="TRAIN")
+@click.option("--items", type=click.IntRange(2), default=96, show_default=True, help="To learn.")
+@click.option("--held-out", type=click.IntRange(2), default=400, show_default=True, help="To be asked afterwards.")
+@click.option("--width", type=click.IntRange(1), default=8, show_default=True, help="Numbers an item.")
+@click.option("--classes", type=click.IntRange(2), default=4, show_default=True, help="Labels to draw from.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of items, labels and training.")
+def random_labels(target: str, **options: int) -> None:
+    """Give the procedure TRAIN random labels: what it has right of them is capacity, and of held-out ones a leak.
+
+    TRAIN is module:function or ./file.py:function, called with inputs [items, width], labels [items] and a seed; it
+    returns a function from inputs to labels.
+    """
+    from gnomon.props.reaching import run_random_labels
+
+    sys.exit(run_random_labels(target, **options))
+
+
+@main.command()
 @click.argument("number", metavar="N", type=int)
 @click.option("--impl", metavar="NAME", help="What to run in laboratory 2; in 1 two tokenisers, with a comma.")
 @click.option("--config", multiple=True, metavar="CONFIG", help="A model of laboratory 4 or 5, as `count` takes it.")
