@@ -24,8 +24,8 @@ from gnomon.impl.splitting import NumpySplitting
 from gnomon.impl.stepping import NumpyStepping
 from gnomon.impl.tape import asarray, gradient, pull, recorded
 from gnomon.impl.tokenising import NumpyTokenising
-from gnomon.impl.training import NumpyTraining
 from gnomon.impl.traffic import Traffic
+from gnomon.impl.training import NumpyTraining
 from gnomon.impl.worksheet import NumpyWorksheet
 from gnomon.spec.configuration import Configuration
 from gnomon.spec.conventions import Conventions

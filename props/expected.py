@@ -222,9 +222,11 @@ def convolution(subject: Subject, x: Floats, weight: Floats, bias: Floats | None
     return expected(reach_spec.convolution(bounds(subject), x, weight, bias, **how))
 
 
-def additive_attention(subject: Subject, *arrays: Floats, parameters: Mapping[str, Floats]) -> Expected:
+def additive_attention(
+    subject: Subject, query: Floats, key: Floats, value: Floats, parameters: Mapping[str, Floats]
+) -> Expected:
     """What additive attention is due."""
-    return expected(reach_spec.additive_attention(bounds(subject), *arrays, parameters))
+    return expected(reach_spec.additive_attention(bounds(subject), query, key, value, parameters))
 
 
 def recurrence(subject: Subject, x: Floats, weight: Floats) -> Expected:

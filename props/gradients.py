@@ -76,7 +76,8 @@ _EQUATIONS: Mapping[str, Callable[..., Equation]] = {
     "rms_norm": lambda subject, arrays, **options: partial(norms.rms_norm, **options),
     "embedding": lambda subject, arrays: embedding_spec.embedding,
     "rope": _rope,
-} | {name: _activation(name) for name in ACTIVATIONS}
+    **{name: _activation(name) for name in ACTIVATIONS},
+}
 
 
 def due(subject: Subject, operation: str, arrays: Arrays, upstream: Floats, options: Mapping[str, Any]) -> list[Any]:

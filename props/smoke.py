@@ -203,7 +203,7 @@ def _call(subject: Any, operation: str) -> None:
 
 def call_formats(subject: Any, operation: str) -> None:
     """A small case of what takes or gives more than arrays."""
-    from gnomon.props.format_cases import DropoutCase, ScalerCase, Scaler, checkpointed
+    from gnomon.props.format_cases import DropoutCase, Scaler, ScalerCase, checkpointed
 
     if operation == "checkpointed_dropout":
         checkpointed(subject, DropoutCase(width=2), None)

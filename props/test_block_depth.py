@@ -17,7 +17,7 @@ from gnomon.props.subject import Subject
 from gnomon.spec import block as spec
 from gnomon.spec.bounds import round_to
 from gnomon.spec.configuration import Configuration
-from gnomon.spec.evaluators import Floats
+from gnomon.spec.evaluators import Floats, Mask
 from gnomon.spec.families import FAMILIES, PRE_SEQUENTIAL, member
 from gnomon.spec.shapes import parameter_shapes
 
@@ -62,10 +62,11 @@ def size(x: Floats) -> float:
 
 def trials(ratio: Sequence[float]) -> Floats:
     """The logarithms of ratios, several to a trial."""
-    return np.log(np.asarray(ratio)).reshape(TRIALS, DRAWS).mean(1)
+    means: Floats = np.log(np.asarray(ratio)).reshape(TRIALS, DRAWS).mean(1)
+    return means
 
 
-def unanimous(what: str, agreeing: Floats) -> Comparison:
+def unanimous(what: str, agreeing: Mask) -> Comparison:
     """All trials agree."""
     return same(f"trials of {TRIALS} in which {what}", int(agreeing.sum()), TRIALS)
 

@@ -124,13 +124,13 @@ def zero_above(subject: Subject, case: Case) -> Comparisons:
 def behind_a_mask(subject: Subject, case: AttentionCase) -> Comparisons:
     """What one query gives back to keys and values that it may not see."""
     form = subject.precision.storage
-    options = {"mask": case.permitted(1, 1)}
+    mask = case.permitted(1, 1)
     query, key, value = case.arrays(form)
     upstream = np.zeros((*query.shape[:-1], case.value_width))
     row = case.seed % case.queries
     upstream[..., row, :] = drawn(case, _UPSTREAM, subject, upstream[..., row, :].shape)
-    _, by_key, by_value = subject.vjp("attention", query, key, value, upstream=upstream, **options)
-    hidden = ~options["mask"][0, 0, row]
+    _, by_key, by_value = subject.vjp("attention", query, key, value, upstream=upstream, mask=mask)
+    hidden = ~mask[0, 0, row]
     for name, got in (("key", by_key), ("value", by_value)):
         yield same(f"gradient of query {row} by each masked {name}", got[..., hidden, :], 0.0 * got[..., hidden, :])
 

@@ -38,7 +38,8 @@ def reductions(subject: Subject) -> tuple[str, ...]:
 def cross_entropy(subject: Subject, case: LossCase) -> Comparisons:
     """The loss of each target, where it can be had alone, is the equation's and not below zero."""
     logits, targets, finest = case.logits(subject.precision.storage), case.targets, reductions(subject)[0]
-    got, due = (f(subject, logits, targets, reduction=finest) for f in (loss, expected.cross_entropy))
+    got = loss(subject, logits, targets, reduction=finest)
+    due = expected.cross_entropy(subject, logits, targets, reduction=finest)
     yield close("loss", got, *due)
     yield between("loss", got, 0.0, np.inf, due.allowed)
     for path in subject.paths("cross_entropy"):
@@ -84,7 +85,7 @@ def reduction(subject: Subject, case: LossCase) -> Comparisons:
     subject.require("cross_entropy", "ignore_index")
     logits, targets = case.logits(subject.precision.storage), case.partly_ignored
     for kind in reductions(subject):
-        options = {"reduction": kind, "ignore_index": case.ignore_index}
+        options: dict[str, Any] = {"reduction": kind, "ignore_index": case.ignore_index}
         got, due = (f(subject, logits, targets, **options) for f in (loss, expected.cross_entropy))
         yield close(f"loss reduced to {kind}", got, *due)
         for path in subject.paths("cross_entropy"):
@@ -178,11 +179,11 @@ def accuracy_is_not_loss(subject: Subject, case: LossCase) -> Comparisons:
     """Two rankings alike with unlike losses, and two losses alike with the target first and second."""
     logits = np.array([[[8.0, 4.0, 0.0]]])
     first = np.array([[0]])
-    sharp = (logits, logits / 4)
-    pair = tuple(
+    likely, unlikely = (
         round_to(np.log(mass), subject.precision.storage) for mass in ([[[4.0, 3.0, 3.0]]], [[[4.0, 5.0, 1.0]]])
     )
-    for what, one, other in (("of one ranking, sharp and flat", *sharp), ("of the target first and second", *pair)):
+    pairs = ("of one ranking, sharp and flat", logits, logits / 4), ("of the target first and second", likely, unlikely)
+    for what, one, other in pairs:
         got = [loss(subject, a, first) for a in (one, other)]
         due = [expected.cross_entropy(subject, a, first) for a in (one, other)]
         yield close(f"difference of the losses {what}", got[1] - got[0], due[1].value - due[0].value, _room(due))

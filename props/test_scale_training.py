@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -53,7 +54,7 @@ class Recall:
         adam.step(maps, {n: seen.swapaxes(1, 2) @ g for n, g in zip(("query", "key"), by, strict=True)})
         return np.asarray((error**2).reshape(RUNS, -1).mean(-1))
 
-    def scaled(self, query: Floats, key: Floats, value: Floats) -> tuple[tuple[Floats, ...], dict[str, float]]:
+    def scaled(self, query: Floats, key: Floats, value: Floats) -> tuple[tuple[Floats, Floats, Floats], dict[str, Any]]:
         """The arrays and the keyword that give this scale; without the keyword, queries that undo the declared one."""
         if self.subject.offers("attention", "scale"):
             return (query, key, value), {"scale": self.scale}

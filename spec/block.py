@@ -456,8 +456,8 @@ DEPTH_GRADIENTS = Clause(
     statement="The residual's Jacobian is the identity plus something: at initialisation the gradient that reaches the "
     "input survives depth where that of the plain stack does not, and with more layers the gradient of the last one "
     "falls like 1/√L where norms stand before the sublayers and does not fall where they stand after the additions.",
-    formula=r"\frac{\partial x_L}{\partial x_0} = \prod_l (I + J_l),\qquad \left\|\frac{\partial \ell}{\partial W_L}\right\| "
-    r"= O(L^{-1/2})\text{ before},\ O(1)\text{ after}",
+    formula=r"\frac{\partial x_L}{\partial x_0} = \prod_l (I + J_l),\qquad "
+    r"\left\|\frac{\partial \ell}{\partial W_L}\right\| = O(L^{-1/2})\text{ before},\ O(1)\text{ after}",
     kind=Kind.STAT,
     level=(Level.MODEL,),
     control="the plain stack, and the two placements of norms, are told apart",

@@ -61,12 +61,12 @@ class ReplayedNarrow(NumpyReference):
     """Gradients of a forward pass through float16."""
 
     def vjp(self, operation: str, arrays: Sequence[Any], upstream: Array, **options: Any) -> list[Any]:
-        return super().vjp(operation, [self.kept(a) for a in arrays], upstream, **options)
+        return super().vjp(operation, [self.replayed(a) for a in arrays], upstream, **options)
 
-    def kept(self, x: Any) -> Any:
+    def replayed(self, x: Any) -> Any:
         """What is kept of the arguments until the replay."""
         if isinstance(x, Mapping):
-            return {name: self.kept(value) for name, value in x.items()}
+            return {name: self.replayed(value) for name, value in x.items()}
         return x if x.dtype.kind in "biu" else x.astype(np.float16).astype(x.dtype)
 
 

@@ -37,7 +37,7 @@ class ClippedProbability(NumpyReference):
 
     def token_losses(self, logits: Array, targets: Array) -> Array:
         least = logits.dtype.type(10) ** -7
-        return -np.log(np.maximum(np.exp(-super().token_losses(logits, targets)), least))
+        return np.asarray(-np.log(np.maximum(np.exp(-super().token_losses(logits, targets)), least)))
 
 
 @commits(NO_MAXIMUM)
@@ -60,7 +60,7 @@ class NormaliserInStorage(NumpyReference):
 
     def log_probabilities(self, logits: Array) -> Array:
         top = logits.max(-1, keepdims=True)
-        return logits - (top + self.log_total(logits - top)).astype(self.storage).astype(logits.dtype)
+        return np.asarray(logits - (top + self.log_total(logits - top)).astype(self.storage).astype(logits.dtype))
 
 
 @commits(IGNORED_IN_THE_DENOMINATOR)
