@@ -178,6 +178,7 @@ _RULES: dict[Any, Callable[..., Sequence[Pull]]] = {
     np.cos: lambda y, a: (lambda g: -g * np.sin(a),),
     np.sin: lambda y, a: (lambda g: g * np.cos(a),),
     np.maximum: lambda y, a, b: (lambda g: np.where(a > b, g, 0), lambda g: np.where(a > b, 0, g)),
+    np.minimum: lambda y, a, b: (lambda g: np.where(a < b, g, 0), lambda g: np.where(a < b, 0, g)),
     np.matmul: lambda y, a, b: (lambda g: g @ b.swapaxes(-1, -2), lambda g: a.swapaxes(-1, -2) @ g),
     erf: lambda y, a: (lambda g: g * a.dtype.type(2 / math.sqrt(math.pi)) * np.exp(-a * a),),
 }

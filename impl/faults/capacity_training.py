@@ -7,6 +7,7 @@ import numpy as np
 
 from gnomon.impl.faults.registry import commits
 from gnomon.impl.reference import Array, NumpyReference
+from gnomon.impl.tape import asarray
 from gnomon.spec.capacity import CAPPED_RECTIFIER, FIRST_LAYER_FROZEN, SCORED_ON_TRAINING_ROWS
 
 
@@ -15,7 +16,7 @@ class CappedRectifier(NumpyReference):
     """Nothing above six passes."""
 
     def relu(self, x: Array) -> Array:
-        return np.minimum(super().relu(x), x.dtype.type(6))
+        return asarray(np.minimum(super().relu(x), x.dtype.type(6)))
 
 
 @commits(FIRST_LAYER_FROZEN)
