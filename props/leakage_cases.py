@@ -313,9 +313,10 @@ def _kind(thing: Any) -> str:
 def example(subject: Subject, operation: str) -> None:
     """One small call of an operation on tables."""
     score, pipeline = ScoreCase(), PipelineCase()
+    seeded = {"seed": 0} if subject.offers("protocol", "seed") else {}
     calls: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
         "pipeline": ((pipeline.step,), {}),
-        "protocol": ((pipeline.rows(), pipeline.labels().astype(int)), {}),
+        "protocol": ((pipeline.rows(), pipeline.labels().astype(int)), seeded),
         "gap": (score.samples, {"metrics": ("accuracy", "accuracy")}),
         "split_difference": ((*score.rows.T, score.group), {}),
         "token_windows": ((lambda offset, size: bytes(size), 8), {"length": 2, "width": 2}),

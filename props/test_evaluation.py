@@ -194,7 +194,8 @@ def _file(offset: int, size: int) -> bytes:
     if offset < 0 or size < 0:
         raise ValueError(f"no bytes lie at {offset}")
     first = offset // 2
-    return _tokens(first, size // 2 + 2).tobytes()[offset - 2 * first : offset - 2 * first + size]
+    raw: bytes = _tokens(first, size // 2 + 2).tobytes()
+    return raw[offset - 2 * first : offset - 2 * first + size]
 
 
 # Continuations.

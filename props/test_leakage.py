@@ -102,7 +102,12 @@ def encoding_unmoved(subject: Subject, case: PipelineCase) -> Comparisons:
     yield from unmoved(subject, case)
 
 
-@checks(spec.NOTHING_MOVES, pipelines("vocabulary"), needs=("pipeline",), mistakes=(spec.VOCABULARY_OF_EVERYTHING,))
+@checks(
+    spec.NOTHING_MOVES,
+    pipelines("vocabulary"),
+    needs=("pipeline",),
+    mistakes=(spec.VOCABULARY_OF_EVERYTHING, spec.CARRIED_OVER),
+)
 def vocabulary_unmoved(subject: Subject, case: PipelineCase) -> Comparisons:
     """Nor does a vocabulary."""
     yield from unmoved(subject, case)
@@ -131,11 +136,18 @@ def states_alike(when: str, got: Mapping[str, Any], due: Mapping[str, Any]) -> C
 
 
 def part_alike(what: str, got: Any, due: Any) -> Comparison:
-    """One part of a state: number by number where both are numbers of one shape, else as a whole."""
+    """One part of a state: number by number where both are numbers of one shape, else by how many entries differ."""
     one, other = np.asarray(got), np.asarray(due)
     if one.dtype == other.dtype and one.shape == other.shape and one.dtype.kind in "biuf":
         return same(what, one, other)
-    return same(f"whether {what} is what it was", one.shape == other.shape and one.tolist() == other.tolist(), True)
+    return same(f"entries of {what} that are not what they were", _apart(one, other), 0)
+
+
+def _apart(one: Array, other: Array) -> int:
+    """In how many entries two arrays differ: by place where they have one shape, else by what only one of them has."""
+    if one.shape == other.shape:
+        return int(np.sum([a != b for a, b in zip(one.ravel().tolist(), other.ravel().tolist(), strict=True)]))
+    return len(set(map(repr, one.ravel().tolist())) ^ set(map(repr, other.ravel().tolist()))) or 1
 
 
 # Chance.

@@ -104,11 +104,12 @@ class VocabularyOfEverything(OnEverything):
 
 @commits(CARRIED_OVER)
 class CarriedOver(NumpyReference):
-    """Numbers of an earlier fit are averaged with the new ones."""
+    """Numbers of an earlier fit are averaged with the new ones, and its words stay."""
 
     def kept_state(self, before: State, after: State) -> State:
         alike = {n: v for n, v in before.items() if v.dtype.kind == "f" and v.shape == after[n].shape}
-        return after | {name: (value + after[name]) / 2 for name, value in alike.items()}
+        words = {n: np.union1d(v, after[n]) for n, v in before.items() if n == "words"}
+        return after | words | {name: (value + after[name]) / 2 for name, value in alike.items()}
 
 
 @commits(CHOSEN_BEFORE_THE_SPLIT)
