@@ -106,6 +106,10 @@ def print_bands(name: str, dtype: str, seed: int | None) -> int:
     console.print(f"{len(problems.start)} problems, {BUDGET} steps to {TARGET:.0%} of the loss; "
                   f"rates from {GRID[0]:.3g} to {GRID[-1]:.3g} by factors of two; seed {own}")  # fmt: skip
     console.print(table)
-    wider = int(np.count_nonzero(found["Adam"].widths > found["plain descent"].widths))
-    console.print(f"Adam's band is the wider one for {wider} of {len(problems.start)} problems, and it has two ends")
+    adam, trials = found["Adam"], len(problems.start)
+    wider = int(np.count_nonzero(adam.widths > found["plain descent"].widths))
+    ended = int(np.count_nonzero(adam.ended))
+    console.print(
+        f"Adam's band is the wider one for {wider} of {trials} problems, and has two ends for {ended} (I.3.4)"
+    )
     return 0

@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from attack import reached
+from commanding import gnomon
 
 from gnomon.impl.loading import load
 from gnomon.props.bands import ensemble
@@ -239,3 +240,60 @@ def test_the_instrument_of_the_command_is_one_that_the_clause_lets_pass():
     (own,) = (p for p in properties() if p.clause is FACTOR_OF_TWO)
     verdict = examine(own, Subject(load("gnomon.props.rates"), "float64"), Budget(cases=20))
     assert verdict.status == "holds", verdict.message
+
+
+FRAGILE = """
+def conclusion(rate):
+    return "A is better" if rate < 0.15 else "B is better"
+
+
+def same(rate):
+    return "A is better"
+"""
+
+
+@pytest.fixture
+def procedures(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(FRAGILE)
+    return path
+
+
+def test_a_fragile_conclusion_is_said_to_be_one(procedures):
+    ran = gnomon("factor-of-two", f"{procedures}:conclusion", "--rate", "0.1")
+    assert ran.code == 1
+    assert ran.out == (
+        " rate  conclusion  \n 0.05  A is better \n 0.1   A is better \n 0.2   B is better \n"
+        "the conclusion at 0.1 does not survive a factor of two in the rate (I.3.5)\n"
+    )
+
+
+def test_a_robust_conclusion_survives(procedures):
+    ran = gnomon("factor-of-two", f"{procedures}:same", "--rate", "0.1")
+    assert ran.code == 0
+    assert ran.out.endswith("the conclusion at 0.1 survives a factor of two in the rate (I.3.5)\n")
+
+
+@pytest.mark.parametrize(
+    ("target", "told"),
+    [
+        ("mine.py", "mine.py names no function: give it as module:function or ./file.py:function"),
+        ("mine.py:other", "the module mine.py has no other: check the name after the colon"),
+        ("nothing_here:f", "nothing_here cannot be imported: No module named 'nothing_here'"),
+    ],
+)
+def test_what_is_no_procedure_is_said(procedures, monkeypatch, target, told):
+    monkeypatch.chdir(procedures.parent)
+    ran = gnomon("factor-of-two", target, "--rate", "0.1")
+    assert ran.code == 2
+    assert told in ran.err
+
+
+def test_both_bands_are_printed_with_both_ends():
+    ran = gnomon("bands", "numpy", "--seed", "3")
+    rows = [line.split() for line in ran.out.splitlines()[2:6]]
+    assert [row[-1] for row in rows] == ["24"] * 4
+    for row in rows:
+        low, high = (float(n) for n in row[-6:-4])
+        assert low < high
+    assert ran.out.splitlines()[-1].startswith("Adam's band is the wider one for 48 of 48 problems")
