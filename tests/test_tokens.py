@@ -175,7 +175,7 @@ class Words:
     """Known words, characters and one token for all else; ids in any order, two special tokens among them."""
 
     def __init__(self, rng):
-        known = rng.sample(sorted({w for f in FRAGMENTS for w in f.split()}), 20)
+        known = rng.sample(sorted({w for f in FRAGMENTS for w in f.split() if len(w) > 1}), 20)
         names = ["", *known, *"abcdefghijklmnopqrstuvwxyz ", "<s>", "</s>"]
         rng.shuffle(names)
         self.id_of = {name: i for i, name in enumerate(names)}
