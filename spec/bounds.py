@@ -271,12 +271,14 @@ class Bounds(Evaluator):
         largest = form.largest if self.precision.rounds(site) else self._range
         return whole.like(whole.value, np.where(size > largest, np.inf, whole.error))
 
+    @_quiet
     def reduced(self, a: Tracked, shape: tuple[int, ...]) -> Tracked:
         """The array summed over the axes of the broadcast, in any order."""
         value, error = (_plain.reduced(x, shape) for x in (a.value, a.error))
         terms = np.maximum(_plain.reduced((a.size > 0).astype(float), shape) - 1, 0)
         return self._in_range(a.like(value, error + self._gamma(terms) * _plain.reduced(a.size, shape)), self._range)
 
+    @_quiet
     def scattered(self, a: Tracked, index: Any, shape: tuple[int, ...]) -> Tracked:
         """Zeros to which the entries are added, in any order; each sum may be stored."""
         value, error, size = (_plain.scattered(x, index, shape) for x in (a.value, a.error, a.size))

@@ -112,12 +112,16 @@ class Reverse(Evaluator):
 
     def _summed(self, parts: Sequence[Quantity | Product], shape: tuple[int, ...]) -> Quantity:
         """The sum of all that an argument is given back, products of matrices as one."""
-        others = [self.E.reduced(part, shape) for part in parts if not isinstance(part, tuple)]
+        others = [self._over_broadcast(part, shape) for part in parts if not isinstance(part, tuple)]
         alike: dict[Any, list[Product]] = {}
         for a, b in (_flat(part, shape) for part in parts if isinstance(part, tuple)):
             alike.setdefault((a.shape[:-1], b.shape[:-2]), []).append((a, b))
         others += [self.E.reduced(self.E.summed_products(products), shape) for products in alike.values()]
         return others[0] if len(others) == 1 else self.E.added(others, "gradient")
+
+    def _over_broadcast(self, part: Quantity, shape: tuple[int, ...]) -> Quantity:
+        """The gradient summed over the axes of a broadcast, before which it may be stored."""
+        return part if tuple(part.shape) == shape else self.E.reduced(self.E.store(part, "gradient"), shape)
 
     def number(self, x: Any) -> Recorded:
         """The array as a constant; recorded numbers come back unchanged."""
@@ -219,10 +223,34 @@ class Reverse(Evaluator):
         return Recorded(self, value, (*_through_product(x, weight), (bias, _same)))
 
     def scores(self, query: Recorded, key: Recorded, scale: Constant) -> Recorded:
-        """scale·q·k; a gradient is scaled before the product that it enters, or after it."""
-        value, factor = self.E.scores(query.value, key.value, scale), self.E.constant(scale)
-        to_query = query, lambda g: (g * factor, key.value)
-        return Recorded(self, value, (to_query, self._into(key, lambda g: g * factor, lambda g: query.value)))
+        """scale·q·k; the scale meets a gradient before the product that it enters, its other factor, or the product.
+
+        In 16 bits each of these may be stored. Elsewhere one rounding is as good as another, and the first is taken.
+        """
+        E = self.E
+        value, factor = E.scores(query.value, key.value, scale), E.constant(scale)
+        to_query = query, self._scaled(factor, key.value, E.matmul)
+        source, _ = self._into(key, _same, lambda g: query.value)
+
+        def to_key(g: Quantity, right: Quantity) -> Quantity:
+            product = self._into(key, lambda _: g, lambda _: right)[1](g)
+            return E.matmul(*product) if isinstance(product, tuple) else product
+
+        return Recorded(self, value, (to_query, (source, self._scaled(factor, query.value, to_key))))
+
+    def _scaled(self, factor: Quantity, other: Quantity, product: Callable[[Quantity, Quantity], Quantity]) -> Pull:
+        """factor·g·other, wherever the factor enters."""
+        E = self.E
+
+        def pull(g: Quantity) -> Quantity:
+            plain, before = product(g, other), product(E.store(g * factor, "gradient"), other)
+            stored = E.store(plain, "gradient")
+            if stored is plain:
+                return before
+            within = product(g, E.store(other * factor, "prescale"))
+            return E.either(E.either(before, stored * factor), within)
+
+        return pull
 
     def _into(
         self, a: Recorded, left: Callable[[Quantity], Quantity], right: Callable[[Quantity], Quantity]
@@ -296,6 +324,16 @@ class Reverse(Evaluator):
         """The weights p, whose gradient is p·g − p·Σ p·g."""
         p = self.E.softmax(scores.value, allowed)
         return Recorded(self, p, ((scores, lambda g: _through_softmax(self.E, p, g, self.E.total(p * g))),))
+
+    def log_softmax(self, logits: Recorded) -> Recorded:
+        """log p, whose gradient is g − p·Σ g, with weights that are kept, or e^(log p) of what was stored.
+
+        It is rounded once more, for whoever takes one word's p − 1 times the gradient of its loss.
+        """
+        E = self.E
+        out = E.log_softmax(logits.value)
+        p = E.either(E.recomputed(logits.value, None), E.exp(out))
+        return Recorded(self, out, ((logits, lambda g: (g - p * E.total(g)) * E.constant(ONE)),))
 
     def weigh(self, scores: Recorded, value: Recorded, allowed: Mask | None) -> Recorded:
         """The average o of the values; Σ p·(g·v) is g·o too, and either is computed."""
