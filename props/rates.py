@@ -100,9 +100,9 @@ def print_bands(name: str, dtype: str, seed: int | None) -> int:
             ends = np.array([band.ends(i) for i in range(len(problems.start))])[part]
             reached = ends[~np.isnan(ends).any(-1)]
             low, high = np.median(reached, axis=0) if len(reached) else (np.nan, np.nan)
-            widths, ended = band.widths[part], band.ended[part]
+            widths, closed = band.widths[part], band.ended[part]
             table.add_row(optimiser, kind, f"{low:.3g}", f"{high:.3g}", f"{np.median(widths):g}",
-                          f"{ended.sum()} of {len(ended)}")  # fmt: skip
+                          f"{closed.sum()} of {len(closed)}")  # fmt: skip
     console.print(f"{len(problems.start)} problems, {BUDGET} steps to {TARGET:.0%} of the loss; "
                   f"rates from {GRID[0]:.3g} to {GRID[-1]:.3g} by factors of two; seed {own}")  # fmt: skip
     console.print(table)
