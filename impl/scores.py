@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -78,6 +79,16 @@ class NumpyScores:
         totals = np.bincount(group, apart - apart.mean(), len(names))
         squared = len(names) / (len(names) - 1) * (totals**2).sum() / len(apart) ** 2
         return float(apart.mean()), float(np.sqrt(squared))
+
+
+def score(value: float, *, metric: str, rows: Any, train: Any, held: Any) -> Score:
+    """The score of a model that was trained on some rows of a table, by their numbers, and scored on others of it.
+
+    One score less another is the difference, and a ValueError with the reason where splits, tables or metrics differ.
+    """
+    sides = (np.asarray(side) for side in (train, held))
+    indices = [np.flatnonzero(side) if side.dtype == bool else side for side in sides]
+    return NumpyScores().score_record(value, metric=metric, rows=np.asarray(rows), train=indices[0], held=indices[1])
 
 
 def content(rows: Array) -> bytes:

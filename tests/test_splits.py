@@ -8,10 +8,11 @@ from itertools import product
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from commanding import python
 
 from gnomon.impl.loading import described, load
 from gnomon.impl.reference import NumpyReference
-from gnomon.impl.scores import Score
+from gnomon.impl.scores import Score, score
 from gnomon.props.command import main
 from gnomon.props.engine import Budget, examine
 from gnomon.props.judge import Violation
@@ -100,6 +101,22 @@ def test_a_score_prints_what_it_is_of_and_refuses_others():
         one - other
     with pytest.raises(ValueError, match="accuracy and loss are different metrics"):
         one - Score(0.5, "loss", one.split)
+
+
+def test_a_score_of_ones_own_is_made_of_lists_and_masks():
+    rows = [[1, 2], [3, 4], [5, 6]]
+    by_list = score(0.5, metric="accuracy", rows=rows, train=[1, 0], held=[2])
+    by_mask = score(0.25, metric="accuracy", rows=np.array(rows), train=[True, True, False], held=[False, False, True])
+    assert by_list - by_mask == 0.25
+    with pytest.raises(ValueError, match="the scores are of different splits"):
+        by_list - score(0.25, metric="accuracy", rows=rows, train=[1], held=[2])
+
+
+def test_a_fingerprint_is_the_same_in_another_process():
+    code = (
+        "from gnomon.impl.scores import score; print(score(1, metric='m', rows=['a', 'b'], train=[0], held=[1]).split)"
+    )
+    assert python("-c", code).out.strip() == score(0, metric="m", rows=["a", "b"], train=[0], held=[1]).split
 
 
 def test_a_fingerprint_is_that_of_the_table_whatever_holds_it():
