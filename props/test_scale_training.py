@@ -44,15 +44,16 @@ class Recall:
         """The error of every run on fresh examples, and one step of learning from it."""
         chosen = rng.random((RUNS, EXAMPLES, SYMBOLS)).argsort(-1)[..., :KEYS, None]
         seen = np.take_along_axis(symbols[:, None], chosen, 2).reshape(RUNS, EXAMPLES * KEYS, FEATURES)
-        value = rng.choice((-1.0, 1.0), (RUNS * EXAMPLES, 1, KEYS, ANSWER))
+        value = np.zeros((RUNS * EXAMPLES, 1, KEYS, WIDTH))  # as wide as the keys, for those who take no other
+        value[..., :ANSWER] = rng.choice((-1.0, 1.0), (RUNS * EXAMPLES, 1, KEYS, ANSWER))
         query, key = ((seen @ maps[n]).reshape(-1, 1, KEYS, WIDTH) for n in ("query", "key"))
         arrays, options = self.scaled(query, key, value)
         error = self.subject.attention(*arrays, **options) - value
-        upstream = 2 * error / error[0].size / EXAMPLES
+        upstream = 2 * error / (KEYS * ANSWER * EXAMPLES)
         found = self.subject.vjp("attention", *arrays, upstream=upstream, **options)
         by = (g.reshape(RUNS, EXAMPLES * KEYS, WIDTH) for g in found[:2])
         adam.step(maps, {n: seen.swapaxes(1, 2) @ g for n, g in zip(("query", "key"), by, strict=True)})
-        return np.asarray((error**2).reshape(RUNS, -1).mean(-1))
+        return np.asarray((error[..., :ANSWER] ** 2).reshape(RUNS, -1).mean(-1))
 
     def scaled(self, query: Floats, key: Floats, value: Floats) -> tuple[tuple[Floats, Floats, Floats], dict[str, Any]]:
         """The arrays and the keyword that give this scale; without the keyword, queries that undo the declared one."""
