@@ -12,7 +12,7 @@ from commanding import python
 ROOT = Path(__file__).parents[1]
 HEAVY = {
     "torch", "jax", "flax", "equinox", "onnx", "onnxruntime", "transformers", "mlx", "mlx_lm", "x_transformers",
-    "transformer_lens", "torchtune", "sklearn", "pandas", "pyarrow",
+    "transformer_lens", "torchtune", "tokenizers", "tiktoken", "sentencepiece", "sklearn", "pandas", "pyarrow",
 }  # fmt: skip
 SPEC_NEEDS = {"numpy", "sympy", "ml_dtypes"}
 # What an implementation may know of the specification: words, and which mistake it commits; never an answer.
