@@ -51,7 +51,7 @@ def two_tokenisers(impl: str) -> Finding:
     try:
         seen = [_reader(name, t) for name, t in zip(names, both, strict=True)]
         words = [word for word in "".join(PARAGRAPH.values()).split() if word.isascii()]
-        cuts = [differing(*both, texts) for texts in (parts(*words), NUMBERS.split())]
+        cuts = [differing(both[0], both[1], texts) for texts in (parts(*words), NUMBERS.split())]
     except (Declined, ImplementationFailed) as reason:
         raise NotRunnable(f"cannot run {' and '.join(names)}: {reason}") from reason
     table = columns("", "characters", *names)

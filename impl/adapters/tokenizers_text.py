@@ -43,7 +43,7 @@ class Text:
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
         """The ids of a text, without what a template puts around it."""
-        return self._encoded(text, special).ids  # type: ignore[no-any-return]
+        return list(self._encoded(text, special).ids)
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, special tokens by their names."""
