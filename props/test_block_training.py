@@ -15,7 +15,7 @@ from gnomon.spec.evaluators import Floats
 
 Comparisons = Iterator[Comparison]
 
-WIDTH, INNER, EXAMPLES, DEPTH = 6, 5, 16, 12
+WIDTH, INNER, EXAMPLES, DEPTH = 6, 5, 16, 10
 STEPS, TAIL, RATE = 80, 10, 0.01
 SHAPES = {"up_weight": (INNER, WIDTH), "down_weight": (WIDTH, INNER)}
 OWN = np.arange(RUNS)

