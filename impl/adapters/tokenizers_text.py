@@ -47,7 +47,7 @@ class Text:
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids, special tokens by their names."""
-        return self.own.decode(ids, skip_special_tokens=False)  # type: ignore[no-any-return]
+        return str(self.own.decode(ids, skip_special_tokens=False))
 
     def stream(self, ids: Sequence[int], *, prompt: Sequence[int] = ()) -> Iterator[str]:
         """The text of ids one by one."""
