@@ -177,7 +177,7 @@ class Box:
         options = {n: self.subject.hand(v) for n, v in given.options().items()}
         arrays = [self.subject.hand(given.tokens), self.subject.hand(upstream)]
         found = guarded("model.vjp", self.handle.vjp, arrays, options)
-        missing = sorted(set(self.parameters) - set(found))
+        missing = sorted(set(self.parameters) - set(found if isinstance(found, Mapping) else {}))
         if missing:
             raise ImplementationFailed(f"model.vjp gives no gradient by {', '.join(missing)}")
         return {n: self.subject.taken(f"the gradient by {n}", found[n], p.shape) for n, p in self.parameters.items()}

@@ -188,29 +188,37 @@ class Subject:
         self.require(operation, *given)
         self.calls.append(Call(f"vjp of {operation}", (*arrays, upstream), given, path))
         *taken, above = handed or [*(self.hand(a) for a in arrays), self.hand(upstream, view)]
+        if operation == "attention":
+            self._require_groups(*taken[:2])
         renamed = self.implementation.declaration.keywords
         named = {renamed.get(n, n): self.hand_option(n, v) for n, v in given.items()}
         found = self._pulled(operation, path, taken, above, named)
-        return [self._gradient(operation, g, a) for g, a in zip(found, arrays, strict=True)]
+        what = f"the gradient of {operation} by argument"
+        return [self._gradient(f"{what} {i + 1}", found[i], a) for i, a in enumerate(arrays)]
 
     def _pulled(
         self, operation: str, path: str | None, handed: list[Any], above: Any, named: Mapping[str, Any]
     ) -> list[Any]:
         own, what = self.implementation.operations.get("vjp"), f"the gradient of {operation}"
         if own is not None and path is None:
-            return list(guarded(what, own, [operation, handed, above], named))
-        if own is not None or self.framework.vjp is None:
+            found = guarded(what, lambda *a, **k: own(operation, list(a[:-1]), a[-1], **k), [*handed, above], named)
+            return _of_each(what, found, len(handed))
+        differentiate, function = self.framework.vjp, partial(self.function(operation, path), **named)
+        if own is not None or differentiate is None:
             raise Declined(f"{LACKS} vjp, and {self.framework.name} can not differentiate its {operation}")
-        function = partial(self.function(operation, path), **named)
-        return list(guarded(what, self.framework.vjp, [function, handed, above], {}))
+        return list(guarded(what, lambda *a: differentiate(function, list(a[:-1]), a[-1]), [*handed, above], {}))
 
-    def _gradient(self, operation: str, found: Any, by: Any) -> Any:
+    def _gradient(self, what: str, found: Any, by: Any) -> Any:
         """A gradient as exact numbers, of the shape and dtype of what it is by."""
         if isinstance(by, Mapping):
-            return {name: self._gradient(operation, found[name], x) for name, x in by.items()}
+            held = found if isinstance(found, Mapping) else {}
+            absent = [name for name in by if name not in held]
+            if absent:
+                raise ImplementationFailed(f"{what} lacks {', '.join(absent)}: it is due by every name of a mapping")
+            return {name: self._gradient(f"{what} by {name}", held[name], x) for name, x in by.items()}
         if np.asarray(by).dtype.kind in "biu":
             return None
-        return self.taken(f"the gradient of {operation}", found, np.shape(by))
+        return self.taken(what, found, np.shape(by))
 
     def invoke(
         self, operation: str, arrays: list[Any], options: Mapping[str, Any], shape: Shape, path: str | None
@@ -288,6 +296,15 @@ def _refuses_groups(implementation: Implementation, dtype: str) -> str:
     except (Declined, ImplementationFailed) as reason:
         return str(reason)
     return ""
+
+
+def _of_each(what: str, found: Any, count: int) -> list[Any]:
+    """The gradients, one for each argument."""
+    if not isinstance(found, list | tuple):
+        raise ImplementationFailed(f"{what} is a {type(found).__name__} where a list of {count} is due")
+    if len(found) != count:
+        raise ImplementationFailed(f"{what} is a list of {len(found)} where {count} are due, one for each array")
+    return list(found)
 
 
 # Without an array whose dtype the result could have, or of a sum that is better kept in more digits.

@@ -41,6 +41,8 @@ _UPSTREAM, _DIRECTION = 11, 12  # beside the case's own seed
 
 def differentiated(subject: Subject) -> Strategy:
     """Cases of every operation that can be differentiated: those of I.1, norms, look-ups and rotations."""
+    if "vjp" in subject.broken:
+        subject.require("vjp")
     if not subject.offers("vjp") and subject.framework.vjp is None:
         raise Declined(f"{LACKS} vjp, and {subject.framework.name} differentiates none")
     offered = by_operation(subject)

@@ -380,6 +380,7 @@ class Bounds(Evaluator):
         before = (product * self.constant(scale)).error + self._prescaling(query, key, scale)
         return self.store(after.like(after.value, np.maximum(after.error, before)), "scores")
 
+    @_quiet
     def total(self, a: Tracked) -> Tracked:
         """The sum over the last axis, in any order."""
         terms = np.maximum(np.count_nonzero(a.size, axis=-1, keepdims=True) - 1, 0)
