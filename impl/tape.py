@@ -171,6 +171,7 @@ _RULES: dict[Any, Callable[..., Sequence[Pull]]] = {
     np.divide: lambda y, a, b: (lambda g: g / b, lambda g: -g * y / b),
     np.negative: lambda y, a: (lambda g: -g,),
     np.exp: lambda y, a: (lambda g: g * y,),
+    np.exp2: lambda y, a: (lambda g: g * y * y.dtype.type(math.log(2)),),
     np.log: lambda y, a: (lambda g: g / a,),
     np.sqrt: lambda y, a: (lambda g: g / (y + y),),
     np.tanh: lambda y, a: (lambda g: g * (1 - y * y),),
@@ -210,5 +211,9 @@ _FUNCTIONS: dict[Any, Callable[..., Any]] = {
     np.where: _where,
     np.concatenate: _concatenate,
     np.stack: _stack,
+    np.isneginf: lambda x: np.isneginf(x.value),
+    np.zeros_like: lambda x: np.zeros_like(x.value),
+    np.ones_like: lambda x: np.ones_like(x.value),
+    np.full_like: lambda x, value: np.full_like(x.value, value),
     np.broadcast_to: lambda x, shape: Taped(np.broadcast_to(x.value, shape), [(x, _same)]),
 }

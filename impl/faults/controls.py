@@ -12,6 +12,7 @@ from gnomon.impl.faults.precision import Storing
 from gnomon.impl.faults.registry import control
 from gnomon.impl.faults.tiles import Tiled
 from gnomon.impl.reference import Array, NumpyReference, wide
+from gnomon.impl.tape import asarray
 from gnomon.spec.precision import ONE_PASS
 
 _USUAL = NumpyReference.declaration
@@ -87,7 +88,7 @@ class TiledHeads(NumpyReference):
     declaration = _declaring(head_mapping="tiled")
 
     def expand(self, shared: Array, heads: int) -> Array:
-        return np.asarray(shared.take(np.arange(heads) % shared.shape[-3], axis=-3))
+        return asarray(shared.take(np.arange(heads) % shared.shape[-3], axis=-3))
 
 
 @control("N07", reason="KQᵀ in column-major order is QKᵀ transposed")
@@ -106,7 +107,7 @@ class RoundedWeightsBackwards(Storing):
 
     def attend(self, scores: Array, value: Array, sink: Array | None) -> Array:
         weights = self.normalise(scores[..., ::-1], sink).astype(self.storage)
-        return np.asarray(wide(weights).astype(value.dtype) @ value[..., ::-1, :])
+        return asarray(wide(weights).astype(value.dtype) @ value[..., ::-1, :])
 
 
 @control("N11", reason="the normed row may be rounded before it meets the gain, or after, as is declared")
@@ -117,7 +118,7 @@ class RoundedBeforeGain(NumpyReference):
 
     def rms_norm(self, x: Array, weight: Array, *, eps: float) -> Array:
         normed = super().rms_norm(x, np.ones_like(weight), eps=eps)
-        return np.asarray(wide(normed) * wide(weight), x.dtype)
+        return asarray(wide(normed) * wide(weight), x.dtype)
 
 
 @control("N12", reason="the mean of the squares less the square of the mean is the variance, where that is declared")
@@ -131,7 +132,7 @@ class VarianceInOnePass(NumpyReference):
         mean = self.mean(inner)
         variance = np.maximum(self.mean_square(inner) - mean * mean, 0)
         scaled = self.normed(inner - mean, self.spread(variance, eps)) * wide(weight)
-        return np.asarray(scaled if bias is None else scaled + wide(bias), x.dtype)
+        return asarray(scaled if bias is None else scaled + wide(bias), x.dtype)
 
 
 @control("N15", reason="a mask of padding need not be triangular: causality is applied apart from it")
@@ -150,7 +151,7 @@ class TopLeftDeclared(NumpyReference):
 
     def distance(self, scores: Array) -> Array:
         queries, keys = scores.shape[-2:]
-        return np.asarray(super().distance(scores) - (keys - queries))
+        return asarray(super().distance(scores) - (keys - queries))
 
 
 @control("N19", reason="a position over a wavelength is a position times its reciprocal, but for rounding")
@@ -158,7 +159,7 @@ class DividedByWavelengths(NumpyReference):
     """Angles are quotients in the arithmetic of the call."""
 
     def angles(self, positions: Array, frequencies: Array) -> Array:
-        return np.asarray(positions[..., None, :, None].astype(frequencies.dtype) / (1 / frequencies))
+        return asarray(positions[..., None, :, None].astype(frequencies.dtype) / (1 / frequencies))
 
 
 @control("complex-rotation", reason="a product of complex numbers turns a pair")
@@ -166,6 +167,8 @@ class ComplexRotation(NumpyReference):
     """Each pair is one complex number."""
 
     def turned(self, first: Array, second: Array, cosine: Array, sine: Array) -> tuple[Array, Array]:
+        if not isinstance(first, np.ndarray):
+            raise NotImplementedError("no gradient is recorded through complex numbers")
         product = (first + 1j * second) * (cosine + 1j * sine)
         return product.real, product.imag
 
@@ -208,7 +211,7 @@ class EmptyRowIsNan(NumpyReference):
     declaration = replace(_declaring(empty_row="nan"), families=())
 
     def divide(self, mass: Array, total: Array) -> Array:
-        return np.asarray(mass / total)
+        return asarray(mass / total)
 
 
 @control("empty-row-mean", reason="a row with nothing allowed may be the mean of the values where that is declared")
@@ -241,7 +244,7 @@ class BaseTwo(NumpyReference):
         return super().normalise(scores * factor, None if sink is None else sink * factor)
 
     def exp(self, shifted: Array) -> Array:
-        return np.asarray(np.exp2(shifted))
+        return asarray(np.exp2(shifted))
 
 
 @control("online-softmax", reason="a running maximum with rescaling gives the softmax over all keys")
@@ -265,9 +268,9 @@ class MergedTiles(NumpyReference):
         tiles = [(scores[..., c : c + Tiled.tile], value[..., c : c + Tiled.tile, :]) for c in cuts]
         averages = np.stack([self.normalise(score) @ part for score, part in tiles], -1)
         weights = self.normalise(np.concatenate([self.mass(score) for score, _ in tiles], -1), sink)
-        return np.asarray((averages * weights[..., None, :]).sum(-1))
+        return asarray((averages * weights[..., None, :]).sum(-1))
 
     def mass(self, scores: Array) -> Array:
         """The logarithm of the sum of the exponentials of every row."""
         top = self.top(scores)
-        return np.asarray(top + np.log(self.exp(scores - top).sum(-1, keepdims=True)))
+        return asarray(top + np.log(self.exp(scores - top).sum(-1, keepdims=True)))
