@@ -12,7 +12,7 @@ from gnomon.props.killing import ARGUED, REJECTED, SURVIVED, alarms, fate, hunte
 from gnomon.props.property import properties
 
 USUAL = Budget(cases=60, shrink=False, sensitivity=False)
-FEW = Budget(cases=2, shrink=False, sensitivity=False)
+FEW = Budget(cases=2, shrink=False, sensitivity=False, trained=False)  # what trains is held to controls by MANY
 MANY = Budget(cases=40, shrink=True, sensitivity=False)
 DEFAULT = ("float32", "bfloat16")
 
