@@ -335,6 +335,7 @@ def test_minilm_declares_what_cannot_be_reached():
 # Faults.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fault",
     [f for f in faults() if f.clause.number.startswith("III.1.") and not f.mistake.whole],
