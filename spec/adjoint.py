@@ -134,6 +134,10 @@ class Adjoint(Evaluator):
         """The array without error; recorded numbers come back unchanged."""
         return x if isinstance(x, Node) else Node(self, self.bounds.number(x))
 
+    def given(self, x: Any) -> Node:
+        """The array without error, which storing leaves as it is."""
+        return x if isinstance(x, Node) else Node(self, self.bounds.given(x))
+
     def constant(self, c: Constant) -> Node:
         """The constant, with the error that the precision allows it."""
         return Node(self, self.bounds.constant(c))

@@ -165,6 +165,11 @@ class Bounds(Evaluator):
         nothing = np.zeros(value.shape) if value.size < _MANY else np.broadcast_to(_NOTHING, value.shape)
         return Tracked(value, nothing, self.precision)
 
+    def given(self, x: Any) -> Tracked:
+        """The array without error, which storing leaves as it is."""
+        exact = self.number(x)
+        return exact if exact.error.any() else Tracked(exact.value, exact.error, self.precision, stored=True)
+
     def constant(self, c: Constant) -> Tracked:
         """The constant, with the error of two roundings unless every format holds it."""
         if c not in self._constants:
@@ -269,7 +274,8 @@ class Bounds(Evaluator):
         error = sum(p.error for p in parts) + times * (self._unit * size + stored)
         whole = parts[0].like(sum(p.value for p in parts), error)
         largest = form.largest if self.precision.rounds(site) else self._range
-        return whole.like(whole.value, np.where(size > largest, np.inf, whole.error))
+        error = np.where(size > largest, np.inf, whole.error)
+        return Tracked(whole.value, error, self.precision, stored=self.precision.rounds(site) and times > 0)
 
     @_quiet
     def reduced(self, a: Tracked, shape: tuple[int, ...]) -> Tracked:

@@ -23,6 +23,10 @@ class Evaluator(ABC):
     def number(self, x: Any) -> Quantity:
         """The array as the evaluator's numbers, exact; its own numbers come back unchanged."""
 
+    def given(self, x: Any) -> Quantity:
+        """The array as an implementation is given it: exact, and in storage already."""
+        return self.number(x)
+
     @abstractmethod
     def constant(self, c: Constant) -> Quantity:
         """The constant, as exactly as the evaluator can say it."""

@@ -98,7 +98,7 @@ class Reverse(Evaluator):
 
     def pulled(self, out: Recorded, upstream: Any, arguments: Sequence[Recorded]) -> list[Quantity]:
         """The gradient of ⟨upstream, out⟩ by each argument."""
-        held: dict[int, list[Quantity | Product]] = {out.number: [self.E.number(upstream)]} if out.moves else {}
+        held: dict[int, list[Quantity | Product]] = {out.number: [self.E.given(upstream)]} if out.moves else {}
         wanted, found = {a.number for a in arguments}, dict[int, Quantity]()
         for node in reversed(self.tape[: out.number + 1]):
             if node.number not in held:
@@ -126,6 +126,10 @@ class Reverse(Evaluator):
     def number(self, x: Any) -> Recorded:
         """The array as a constant; recorded numbers come back unchanged."""
         return x if isinstance(x, Recorded) else Recorded(self, self.E.number(x))
+
+    def given(self, x: Any) -> Recorded:
+        """The array as a constant that is in storage already."""
+        return x if isinstance(x, Recorded) else Recorded(self, self.E.given(x))
 
     def constant(self, c: Constant) -> Recorded:
         """The constant."""

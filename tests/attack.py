@@ -35,10 +35,10 @@ class Disturbed:
         return Disturbed(tensor, self.attack)
 
     def __add__(self, other: "Disturbed") -> "Disturbed":
-        return self.like(self.attack.rounded(self.tensor + other.tensor))
+        return self.like(self.attack.rounded(self.tensor + other.tensor, _apart(self.tensor, other.tensor)))
 
     def __sub__(self, other: "Disturbed") -> "Disturbed":
-        return self.like(self.attack.rounded(self.tensor - other.tensor))
+        return self.like(self.attack.rounded(self.tensor - other.tensor, _apart(self.tensor, other.tensor)))
 
     def __neg__(self) -> "Disturbed":
         return Disturbed(-self.tensor, self.attack, self.stored)
@@ -59,6 +59,11 @@ class Disturbed:
         return self.like(self.tensor.reshape(*shape))
 
 
+def _apart(a: Tensor, b: Tensor) -> Tensor:
+    """One where neither is zero: a sum with an exact zero does not round."""
+    return ((a != 0) & (b != 0)).to(torch.float64)
+
+
 class Attack(Evaluator):
     """Float64 in which disturbances stand for the roundings of a declared precision."""
 
@@ -74,11 +79,14 @@ class Attack(Evaluator):
         self.disturbances.append(share.requires_grad_())
         return x + share * most.detach()
 
-    def rounded(self, x: Tensor, times: float = 1.0) -> Tensor:
+    def rounded(self, x: Tensor, times: float | Tensor = 1.0) -> Tensor:
         return self.disturb(x, times * self.unit * x.abs())
 
     def number(self, x: Any) -> Disturbed:
         return x if isinstance(x, Disturbed) else Disturbed(torch.tensor(np.asarray(x, float)), self)
+
+    def given(self, x: Any) -> Disturbed:
+        return x if isinstance(x, Disturbed) else Disturbed(self.number(x).tensor, self, stored=True)
 
     def constant(self, c: Constant) -> Disturbed:
         value = torch.tensor(float(c), dtype=torch.float64)
@@ -149,6 +157,25 @@ class Attack(Evaluator):
     def total(self, a: Disturbed) -> Disturbed:
         return a.like(self._in_turn(a.tensor)[..., None])
 
+    def reduced(self, a: Disturbed, shape: tuple[int, ...]) -> Disturbed:
+        extra = a.tensor.ndim - len(shape)
+        over = [*range(extra), *(i + extra for i, n in enumerate(shape) if n == 1 and a.shape[i + extra] != 1)]
+        if not over:
+            return a
+        kept = [i for i in range(a.tensor.ndim) if i not in over]
+        terms = a.tensor.permute(*kept, *over).flatten(len(kept))
+        return a.like(self._in_turn(terms).reshape(shape))
+
+    def scattered(self, a: Disturbed, index: Any, shape: tuple[int, ...]) -> Disturbed:
+        """Every entry to a place of its own."""
+        places = torch.arange(int(np.prod(shape))).reshape(shape).numpy()[index]
+        assert len(set(places.ravel())) == places.size
+        whole = torch.zeros(int(np.prod(shape)), dtype=torch.float64)
+        return a.like(whole.index_put((torch.tensor(places.ravel()),), a.tensor.reshape(-1)).reshape(shape))
+
+    def gate(self, a: Disturbed, g: Disturbed) -> Disturbed:
+        return g.like(torch.where(a.tensor > 0, g.tensor, 0.0))
+
     def matmul(self, a: Disturbed, b: Disturbed) -> Disturbed:
         return a.like(self._in_turn(self._products(a.tensor, b.tensor)))
 
@@ -172,6 +199,15 @@ class Attack(Evaluator):
         shifted = self.store(folded - self.shift(folded, allowed), "shifted")
         mass = self.store(self.exp(shifted), "exps")
         return mass / self.store(self.total(mass), "expsum")
+
+    def recomputed(self, scores: Disturbed, allowed: Mask | None) -> Disturbed:
+        """The weights that were kept, or exponentials of the scores less the logarithm of their total."""
+        if not self._scaled_first:
+            return self.weights(scores, allowed)
+        folded = scores.like(self.rounded(scores.tensor))
+        top = self.shift(folded, None)
+        logarithm = self.log(self.total(self.exp(folded - top))) + top
+        return self.store(self.exp(folded - logarithm), "probs")
 
     def log_softmax(self, logits: Disturbed) -> Disturbed:
         if self._scaled_first and not self.precision.narrow:
@@ -236,6 +272,8 @@ def _passes(
         for _ in range(ROUNDS):
             attack = Attack(precision, chosen, scaled_first)
             target = run(attack).tensor.reshape(-1)[index]
+            if not target.requires_grad:
+                return
             slopes = torch.autograd.grad(target, attack.disturbances, allow_unused=True, materialize_grads=True)
             yield target.item(), list(slopes), chosen is not None
             chosen = [direction * torch.sign(g) for g in slopes]

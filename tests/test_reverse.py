@@ -140,7 +140,16 @@ def test_float64_lies_within_its_own_bound_of_the_gradient(name: str) -> None:
 
 
 def test_every_operation_of_the_evaluator_is_among_them() -> None:
-    used = [*" ".join(ALL).replace(",", "").split(), "argument", "pulled", "number", "constant", "computed", "shift"]
+    used = [
+        *" ".join(ALL).replace(",", "").split(),
+        "argument",
+        "pulled",
+        "number",
+        "given",
+        "constant",
+        "computed",
+        "shift",
+    ]
     absent = ["sqrt", "complement"]  # an optimiser's, of which no gradient is asked
     apart = ["weights", "added", "either"]  # under other names above
     own = [n for n in dir(Reverse) if not n.startswith("_")]
