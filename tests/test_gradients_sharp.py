@@ -22,8 +22,8 @@ PROFILES = {"fused": FUSED, "eager": EAGER}
 KINDS = ("float64", "float32", "fused", "eager")
 # The median of bound over attack that is claimed, per dtype, for 16 bits per profile; the tests of the forward pass say
 # why float64 doubles. A weight of a softmax enters its gradient twice, p·g and p·Σ p·g, and its errors are bounded in
-# both as if they had nothing in common; those of e^(s − l) have, and the adversary, with one set of scores, does not use
-# it: a backward pass that computes them again in another order may. A sigmoid y errs less where y(1 − y) is small.
+# both as if they had nothing in common. Those of e^(s − l) have nothing in common, which one set of scores cannot use:
+# a backward pass that computes them again in another order may. A sigmoid y errs less where y(1 − y) is small.
 STATED: dict[str, tuple[float, ...]] = {
     "linear": (1.1, 1.1, 1.1, 1.1),
     "softmax": (8.8, 6.0, 1.1, 1.1),
