@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import click
@@ -35,7 +35,7 @@ def _record(clause: Clause) -> dict[str, Any]:
         "kind": str(clause.kind),
         "level": [str(level) for level in clause.level],
         "since": clause.since,
-        "mistakes": [asdict(m) for m in clause.mistakes],
+        "mistakes": [asdict(replace(m, unseen=dict(m.unseen))) for m in clause.mistakes],
     }
 
 

@@ -10,7 +10,7 @@ from gnomon.props.cases import MASKS, REGIMES, AttentionCase, kinds
 from gnomon.props.requirements import FOLDER
 from gnomon.spec.catalogue import clauses, find, propositions
 
-V4 = "V.4.1, V.4.2, V.4.4, V.4.5, V.4.6, V.4.7, V.4.8, V.4.9, V.4.10, V.4.11, V.4.12, V.4.13"
+V4 = "V.4.1, V.4.2, V.4.3, V.4.4, V.4.5, V.4.6, V.4.7, V.4.8, V.4.9, V.4.10, V.4.11, V.4.12, V.4.13"
 FIELDS = "regime, seed, batch, heads, kv_heads, queries, keys, width, value_width, masked, window"
 
 
@@ -190,8 +190,8 @@ BAD_WAIVERS = {
     ),
     "empty reason": (WAIVER + 'reason = " "', "gives no reason"),
     "unknown clause": (
-        WAIVER.replace("V.4.1", "V.4.3") + 'reason = "known"',
-        f"there is no clause or proposition V.4.3; there are {V4}",
+        WAIVER.replace("V.4.1", "V.4.33") + 'reason = "known"',
+        f"there is no clause or proposition V.4.33; there are {V4}",
     ),
     "unknown field": (
         WAIVER + 'reason = "known"\nuntil = 2027-01-31',
