@@ -258,7 +258,7 @@ class Bounds(Evaluator):
         return a.like(value, np.where(a.error < np.inf, error, np.inf))
 
     def complement(self, base: Constant, times: int) -> Tracked:
-        """1 − base^times: `times` roundings of the base and as many of the power, in float64 unless in the arithmetic."""
+        """1 − base^times: `times` roundings of the base and as many of the power, in float64 or in the arithmetic."""
         value, power = np.asarray(float(1 - base.ratio**times)), float(base.ratio**times)
         rough = ROUGH_POWERS in self.precision.sites
         unit = self._unit if rough else FLOAT64.unit

@@ -49,5 +49,5 @@ class Conventions:
     e4m3fn_overflow: E4M3Overflow | None = None  # what lies beyond the format without infinity
     e5m2_overflow: E5M2Overflow | None = None  # and beyond the other of eight bits
     clip_epsilon: ClipEpsilon | None = None  # what clipping adds to the global norm before it divides by it
-    first_rate: FirstRate | None = None  # the rate of step 0: none, a share of the warm-up, or that as all is a step ahead
-    after_end: AfterEnd | None = None  # where a cosine schedule is after its end: at its minimum, or on its way up again
+    first_rate: FirstRate | None = None  # the rate of step 0: none, a share of the warm-up, or all a step ahead
+    after_end: AfterEnd | None = None  # where a cosine schedule is after its end: at its minimum, or on its way up

@@ -32,10 +32,13 @@ SMALL_LITERALS = {
     **{
         (path, 1e-8): "Adam's usual epsilon"
         for path in (
-            "spec/descent.py", "impl/stepping.py", "props/stepping_cases.py", "impl/adapters/torch_training.py",
+            "spec/descent.py",
+            "impl/stepping.py",
+            "props/stepping_cases.py",
+            "impl/adapters/torch_training.py",
             "impl/adapters/optax_training.py",
         )
-    },  # fmt: skip
+    },
     ("props/test_scale.py", 1e-9): "the error probability of a statistical test",
     ("props/test_function_dropout.py", 1e-9): "the error probability of a statistical test",
     ("props/experiments.py", 1e-9): "the error probability of an experiment",
