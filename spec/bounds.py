@@ -501,7 +501,8 @@ class Bounds(Evaluator):
         if far.any():
             distant = _reach_of_far_scores(gap, near + 2 * own, allowed)
             moved, reach = np.where(far, distant, moved), np.where(far, distant, reach)
-        return p, moved, reach, np.broadcast_to(scores.error == np.inf, p.shape)
+        lost = (scores.error == np.inf).any(-1, keepdims=True)  # one score out of range makes its whole row NaN
+        return p, moved, reach, np.broadcast_to(lost, p.shape)
 
     def _exponents(self, scores: Tracked, allowed: Mask | None) -> tuple[Floats, Floats]:
         """How far each score lies below the largest, and how far the exponent made of it may be off.

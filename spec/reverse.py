@@ -26,6 +26,7 @@ class Recorded:
 
     def __init__(self, R: "Reverse", value: Quantity, arguments: Sequence[tuple["Recorded", Pull]] = ()):
         self.R, self.value = R, value
+        self.kept = value  # as the way back may have it: stored, where the result was
         self.moves: bool
         self.arguments = [(a, pull) for a, pull in arguments if a.moves]
         self.moves, self.number = bool(self.arguments), len(R.tape)
@@ -56,9 +57,9 @@ class Recorded:
 
     def __truediv__(self, other: Any) -> "Recorded":
         o = self.R.number(other)
-        quotient = self.value / o.value
-        pulls = (self, lambda g: g / o.value), (o, lambda g: -(g * quotient / o.value))
-        return Recorded(self.R, quotient, pulls)
+        pulls = (self, lambda g: g / o.value), (o, lambda g: -(g * quotient.kept / o.value))
+        quotient = Recorded(self.R, self.value / o.value, pulls)
+        return quotient
 
     def __getitem__(self, index: Any) -> "Recorded":
         pull = (self, lambda g: self.R.E.scattered(g, index, self.shape))
@@ -111,13 +112,15 @@ class Reverse(Evaluator):
         return [found[a.number] if a.number in found else self.E.number(np.zeros(a.shape)) for a in arguments]
 
     def _summed(self, parts: Sequence[Quantity | Product], shape: tuple[int, ...]) -> Quantity:
-        """The sum of all that an argument is given back, products of matrices as one."""
+        """The sum of all that an argument is given back, products of matrices as one, the others stored one by one."""
         others = [self._over_broadcast(part, shape) for part in parts if not isinstance(part, tuple)]
         alike: dict[Any, list[Product]] = {}
         for a, b in (_flat(part, shape) for part in parts if isinstance(part, tuple)):
             alike.setdefault((a.shape[:-1], b.shape[:-2]), []).append((a, b))
         others += [self.E.reduced(self.E.summed_products(products), shape) for products in alike.values()]
-        return others[0] if len(others) == 1 else self.E.added(others, "gradient")
+        if len(others) == 1:
+            return others[0]
+        return self.E.added([self.E.store(part, "gradient") for part in others], "gradient")
 
     def _over_broadcast(self, part: Quantity, shape: tuple[int, ...]) -> Quantity:
         """The gradient summed over the axes of a broadcast, before which it may be stored."""
@@ -168,8 +171,7 @@ class Reverse(Evaluator):
 
     def exp(self, a: Recorded) -> Recorded:
         """e to the a, which is its own derivative."""
-        y = self.E.exp(a.value)
-        return Recorded(self, y, ((a, lambda g: g * y),))
+        return self._by_result(self.E.exp(a.value), a, lambda g, y: g * y)
 
     def log(self, a: Recorded) -> Recorded:
         """The natural logarithm, of derivative 1/a."""
@@ -177,8 +179,7 @@ class Reverse(Evaluator):
 
     def tanh(self, a: Recorded) -> Recorded:
         """The hyperbolic tangent y, of derivative 1 − y²."""
-        y = self.E.tanh(a.value)
-        return Recorded(self, y, ((a, lambda g: g * (self.E.constant(ONE) - y * y)),))
+        return self._by_result(self.E.tanh(a.value), a, lambda g, y: g * (self.E.constant(ONE) - y * y))
 
     def erf(self, a: Recorded) -> Recorded:
         """The error function, of derivative 2/√π·e^(−a²)."""
@@ -189,8 +190,7 @@ class Reverse(Evaluator):
 
     def sigmoid(self, a: Recorded) -> Recorded:
         """The sigmoid y, of derivative y(1 − y)."""
-        y = self.E.sigmoid(a.value)
-        return Recorded(self, y, ((a, lambda g: g * (y * (self.E.constant(ONE) - y))),))
+        return self._by_result(self.E.sigmoid(a.value), a, lambda g, y: g * (y * (self.E.constant(ONE) - y)))
 
     def cos(self, a: Recorded) -> Recorded:
         """The cosine, of derivative −sin a."""
@@ -202,8 +202,7 @@ class Reverse(Evaluator):
 
     def rsqrt(self, a: Recorded) -> Recorded:
         """1/√a = y, of derivative −y/(2a)."""
-        y = self.E.rsqrt(a.value)
-        return Recorded(self, y, ((a, lambda g: -(g * y / (a.value + a.value))),))
+        return self._by_result(self.E.rsqrt(a.value), a, lambda g, y: -(g * y / (a.value + a.value)))
 
     def rectify(self, a: Recorded) -> Recorded:
         """The larger of a and zero, whose gradient passes above zero alone."""
@@ -297,9 +296,13 @@ class Reverse(Evaluator):
         value = self.E.store(a.value, site)
         if value is a.value:
             return a
-        stored = Recorded(self, value, ((a, _same),))
-        stored.gathered = None
-        return stored
+        a.kept = value
+        return Recorded(self, value, ((a, _same),))
+
+    def _by_result(self, value: Quantity, a: Recorded, slope: Callable[[Quantity, Quantity], Quantity]) -> Recorded:
+        """A result whose gradient is worked out from itself, which may have been stored by then."""
+        result = Recorded(self, value, ((a, lambda g: slope(g, result.kept)),))
+        return result
 
     def standardise(self, x: Recorded, epsilon: Constant, centred: bool) -> Recorded:
         """The standardised row y, of spread s: its gradient is (g − mean g − y·mean(g·y))/s, mean g where centred.
@@ -326,8 +329,10 @@ class Reverse(Evaluator):
 
     def softmax(self, scores: Recorded, allowed: Mask | None = None) -> Recorded:
         """The weights p, whose gradient is p·g − p·Σ p·g."""
-        p = self.E.softmax(scores.value, allowed)
-        return Recorded(self, p, ((scores, lambda g: _through_softmax(self.E, p, g, self.E.total(p * g))),))
+        E = self.E
+        return self._by_result(
+            E.softmax(scores.value, allowed), scores, lambda g, p: _through_softmax(E, p, g, E.total(p * g))
+        )
 
     def log_softmax(self, logits: Recorded) -> Recorded:
         """log p, whose gradient is g − p·Σ g, with weights that are kept, or e^(log p) of what was stored.

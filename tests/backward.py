@@ -225,9 +225,8 @@ SOFTMAX = (
 def attention_case(rng: Generator, regime: str) -> Case:
     case = regimes.attention_case(rng, regime)
     arrays = {n: a for n, a in case.arrays.items() if n != "sink"}
-    options = {n: o for n, o in case.options.items() if n != "softcap"}
     query, value = case.arrays["query"], case.arrays["value"]
-    return with_upstream(rng, replace(case, arrays=arrays, options=options), (*query.shape[:-1], value.shape[-1]))
+    return with_upstream(rng, replace(case, arrays=arrays), (*query.shape[:-1], value.shape[-1]))
 
 
 def read(m: Machine, case: Case) -> tuple[Any, ...]:
@@ -326,11 +325,18 @@ def tiled_attention(m: Machine, case: Case, rows: int, columns: int) -> Gradient
     return kept(m, query=by_query, key=by_key, value=by_value)
 
 
+def uncapped(run: Callable[[Machine, Case], Gradients]) -> Callable[[Machine, Case], Gradients | None]:
+    """The algorithm where scores are not capped, which the others leave out."""
+    return lambda m, case: None if "softcap" in case.options else run(m, case)
+
+
 def torch_attention(case: Case, t: Any) -> Any:
     """Attention written out."""
     heads, seen = t["query"].shape[-3], case.options.get("allowed")
     key, value = (t[n].repeat_interleave(heads // t[n].shape[-3], -3) for n in ("key", "value"))
     s = t["query"] @ key.mT * float(case.options.get("scale") or inverse_root(t["query"].shape[-1]))
+    cap = case.options.get("softcap")
+    s = s if cap is None else torch.tanh(s / cap) * cap
     s = s if "bias" not in t else s + t["bias"]
     if seen is None:
         return torch.softmax(s, -1) @ value
@@ -353,24 +359,60 @@ def torch_sdpa(case: Case, t: Any) -> Any:
 
 _BY = ("query", "key", "value")
 ATTENTION = (
-    *(Algorithm(f"{b.__name__}", FUSED, partial(numpy_attention, back=b)) for b in BACK),
-    Algorithm("by the output", FUSED, partial(numpy_attention, by_output=True)),
+    *(Algorithm(f"{b.__name__}", FUSED, uncapped(partial(numpy_attention, back=b))) for b in BACK),
+    Algorithm("by the output", FUSED, uncapped(partial(numpy_attention, by_output=True))),
     *(
-        Algorithm(f.__name__, FUSED, partial(numpy_attention, rule=f, by_output=b))
+        Algorithm(f.__name__, FUSED, uncapped(partial(numpy_attention, rule=f, by_output=b)))
         for f in (from_logarithm, from_logarithm_in_base_two)
         for b in (False, True)
     ),
     *(
-        Algorithm(f"head by head, {b}, {f}", OWN, partial(numpy_attention, by_output=b, stored=True, scaled_first=f))
+        Algorithm(
+            f"head by head, {b}, {f}", OWN, uncapped(partial(numpy_attention, by_output=b, stored=True, scaled_first=f))
+        )
         for b in (False, True)
         for f in (False, True)
     ),
     *(
-        Algorithm(f"tiles of {r} by {c}", FUSED, partial(tiled_attention, rows=r, columns=c))
+        Algorithm(f"tiles of {r} by {c}", FUSED, uncapped(partial(tiled_attention, rows=r, columns=c)))
         for r, c in ((4, 8), (16, 3))
     ),
     torch_algorithm("torch, step by step", EVERYWHERE, torch_attention, _BY),
-    torch_algorithm("torch, fused", EVERYWHERE, torch_sdpa, _BY),
+    Algorithm("torch, fused", EVERYWHERE, uncapped(partial(by_autograd, function=torch_sdpa, names=_BY))),
+)
+
+
+# Multi-head attention: three projections, or one of all weights, attention, and the output's.
+
+
+def multi_head_case(rng: Generator, regime: str) -> Case:
+    case = regimes.multi_head_case(rng, regime)
+    return with_upstream(rng, case, case.arrays["x"].shape)
+
+
+def torch_heads(case: Case, t: Any, fused: bool, attend: Any) -> Any:
+    """The heads of every projection, attention of any kind, and the heads merged."""
+    heads, shared = case.options["heads"], case.options["kv_heads"]
+    biases = [t.get(f"{n}_bias") for n in PROJECTIONS]
+    if fused:
+        bias = None if biases[0] is None else torch.cat(biases)
+        whole = functional.linear(t["x"], torch.cat([t[f"{n}_weight"] for n in PROJECTIONS]), bias)
+        parts = whole.split([t[f"{n}_weight"].shape[0] for n in PROJECTIONS], -1)
+    else:
+        parts = [functional.linear(t["x"], t[f"{n}_weight"], b) for n, b in zip(PROJECTIONS, biases, strict=True)]
+    counts = (heads, shared, shared)
+    apart = [p.unflatten(-1, (n, -1)).transpose(-2, -3) for p, n in zip(parts, counts, strict=True)]
+    inside = Case(regime="", arrays={}, options={"allowed": case.options["allowed"]})
+    mixed = attend(inside, dict(zip(PROJECTIONS, apart, strict=True)))
+    return functional.linear(mixed.transpose(-2, -3).flatten(-2), t["output_weight"], t.get("output_bias"))
+
+
+MULTI_HEAD = tuple(
+    torch_algorithm(
+        f"torch, {'one' if f else 'three'}, {a.__name__}", EVERYWHERE, partial(torch_heads, fused=f, attend=a)
+    )
+    for f in (False, True)
+    for a in (torch_attention, torch_sdpa)
 )
 
 
@@ -500,24 +542,29 @@ def gelu_tanh_slope(m: Machine, x: Any) -> Any:
 
 
 def gelu_tanh_slope_by_sigmoid(m: Machine, x: Any) -> Any:
-    s = 1 / (1 + np.exp(-2 * inner(m, x)))
+    s = sigmoid(m, 2 * inner(m, x))
     steep = m.constant(ROOT_TWO_OVER_PI) * (1 + 3 * m.constant(TANH_CUBIC) * x * x)
     return s + 2 * x * s * (1 - s) * steep
 
 
+def sigmoid(m: Machine, x: Any) -> Any:
+    small = np.exp(-np.abs(x))
+    return np.where(x >= 0, m.work(1), small) / (1 + small)
+
+
 def silu_slope(m: Machine, x: Any) -> Any:
-    s = 1 / (1 + np.exp(-x))
+    s = sigmoid(m, x)
     return s * (1 + x * (1 - s))
 
 
 def silu_slope_by_output(m: Machine, x: Any) -> Any:
-    s = 1 / (1 + np.exp(-x))
+    s = sigmoid(m, x)
     y = x * s
     return y + s * (1 - y)
 
 
 def silu_slope_by_sums(m: Machine, x: Any) -> Any:
-    s = 1 / (1 + np.exp(-x))
+    s = sigmoid(m, x)
     return s + x * (s - s * s)
 
 
@@ -539,6 +586,21 @@ TORCH = {
 }
 
 
+STEPS: Mapping[str, Any] = {
+    "gelu": lambda case, t: t["x"] * ((1 + torch.erf(t["x"] * float(ROOT_HALF))) * 0.5),
+    "gelu_tanh": lambda case, t: (
+        t["x"]
+        * ((1 + torch.tanh((t["x"] + t["x"] * t["x"] * t["x"] * float(TANH_CUBIC)) * float(ROOT_TWO_OVER_PI))) * 0.5)
+    ),
+    "silu": lambda case, t: t["x"] * torch.sigmoid(t["x"]),
+}
+
+
+def through(m: Machine, name: str, x: Any, g: Any) -> Any:
+    """What an activation gives back; nothing of a dead unit, whatever lies above it."""
+    return np.where(x > 0, g, 0) if name == "relu" else g * SLOPES[name][0](m, x)
+
+
 def numpy_activation(m: Machine, case: Case, slope: Any) -> Gradients:
     x, g = loaded(m, case, "x")
     return kept(m, x=g * slope(m, x))
@@ -546,7 +608,8 @@ def numpy_activation(m: Machine, case: Case, slope: Any) -> Gradients:
 
 def activations(name: str) -> tuple[Algorithm, ...]:
     own = (Algorithm(f.__name__, FUSED, partial(numpy_activation, slope=f)) for f in SLOPES[name])
-    return *own, torch_algorithm("torch", FUSED, lambda case, t: TORCH[name](t["x"]))
+    steps = [torch_algorithm("torch, step by step", EVERYWHERE, STEPS[name])] if name in STEPS else []
+    return *own, torch_algorithm("torch", FUSED, lambda case, t: TORCH[name](t["x"])), *steps
 
 
 # Feed-forward networks.
@@ -569,7 +632,7 @@ VALUES = {
     "relu": lambda m, x: np.maximum(x, 0),
     "gelu": lambda m, x: m.work(0.5) * x * (1 + erf(m, x * m.constant(ROOT_HALF))),
     "gelu_tanh": lambda m, x: m.work(0.5) * x * (1 + np.tanh(inner(m, x))),
-    "silu": lambda m, x: x / (1 + np.exp(-x)),
+    "silu": lambda m, x: x * sigmoid(m, x),
 }
 
 
@@ -595,13 +658,13 @@ def numpy_feed_forward(m: Machine, case: Case, contract: Contraction, replayed: 
         acted = held(VALUES[name](m, gate))
         middle = held(acted * up)
         by_up = m.keep(below * acted, "gradient")
-        by_gate = m.keep(m.keep(below * up, "gradient") * SLOPES[name][0](m, gate), "gradient")
+        by_gate = m.keep(through(m, name, gate, m.keep(below * up, "gradient")), "gradient")
         both = np.concatenate([by_up, by_gate], -1)
         whole = np.concatenate([a["up_weight"], a["gate_weight"]])
         found = back("up", by_up, a["x"]) | back("gate", by_gate, a["x"]) | {"x": contract(both, whole)}
     else:
         middle = held(VALUES[name](m, up))
-        by_up = m.keep(below * SLOPES[name][0](m, up), "gradient")
+        by_up = m.keep(through(m, name, up, below), "gradient")
         found = back("up", by_up, a["x"]) | {"x": contract(by_up, a["up_weight"])}
     return kept(m, **found, **back("down", g, middle))
 
@@ -745,6 +808,7 @@ ALGORITHMS: Mapping[str, tuple[Algorithm, ...]] = {
     "projections": PROJECTED,
     "softmax": SOFTMAX,
     "attention": ATTENTION,
+    "multi_head_attention": MULTI_HEAD,
     "layer_norm": LAYER_NORM,
     "rms_norm": RMS_NORM,
     **{name: activations(name) for name in SLOPES},
@@ -758,6 +822,7 @@ DRAW: Mapping[str, Callable[[Generator, str], Case]] = {
     "projections": projections_case,
     "softmax": softmax_case,
     "attention": attention_case,
+    "multi_head_attention": multi_head_case,
     "layer_norm": partial(norm_case, biased=True),
     "rms_norm": partial(norm_case, biased=False),
     **dict.fromkeys(SLOPES, activation_case),

@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -16,22 +17,24 @@ from gnomon.spec.reverse import vjp
 
 # How many comparisons each operation promises per chunk; one is a case, an algorithm, a dtype and an argument.
 PROMISED = {
-    "linear": 600,
-    "projections": 600,
-    "softmax": 600,
-    "attention": 1200,
-    "layer_norm": 600,
-    "rms_norm": 600,
-    "relu": 200,
-    "gelu": 300,
-    "gelu_tanh": 300,
+    "linear": 1500,
+    "projections": 1500,
+    "softmax": 1200,
+    "attention": 3000,
+    "multi_head_attention": 1500,
+    "layer_norm": 1000,
+    "rms_norm": 1000,
+    "relu": 150,
+    "gelu": 200,
+    "gelu_tanh": 200,
     "silu": 300,
-    "feed_forward": 600,
-    "rope": 300,
+    "feed_forward": 1500,
+    "rope": 200,
     "embedding": 300,
-    "cross_entropy": 400,
+    "cross_entropy": 700,
 }
-MOST_ABSTAIN = 0.1
+ROUNDS = 2
+MOST_ABSTAIN = 0.15  # nearly all in float16, where huge scores and what is below them overflow
 LONG_CHUNKS = range(1, 6)
 
 
@@ -61,20 +64,19 @@ def compare(op: str, case: Case, dtype: str, algorithms: tuple[Algorithm, ...], 
 
 
 def survey(op: str, chunk: int) -> Tally:
-    """As many cases as it takes to keep the promise."""
+    """Every kind of data so many times over."""
     tally = Tally()
-    for case in cases(op, chunk):
+    for case in islice(cases(op, chunk), ROUNDS * len(REGIMES)):
         for dtype in FORMATS:
             compare(op, case, dtype, ALGORITHMS[op], tally)
-        if tally.compared >= PROMISED[op]:
-            return tally
-    raise AssertionError("the cases never end")
+    return tally
 
 
 def check(op: str, chunk: int) -> None:
     tally = survey(op, chunk)
     print(f"\n{op}: {tally}")
     assert tally.outside == []
+    assert tally.compared >= PROMISED[op]
     assert tally.abstained <= MOST_ABSTAIN * tally.compared
 
 
