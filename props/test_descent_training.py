@@ -16,6 +16,7 @@ from gnomon.props.property import checks
 from gnomon.props.subject import Subject, guarded
 from gnomon.props.training import named
 from gnomon.spec import descent as spec
+from gnomon.spec import function as function_spec
 from gnomon.spec.adjoint import Adjoint
 from gnomon.spec.bounds import Bounds, Tracked, allowed
 from gnomon.spec.configuration import Configuration
@@ -176,7 +177,7 @@ def cleared(subject: Subject, case: ModelCase) -> Comparisons:
         yield same(f"{name} after the second step", one[name], other[name])
 
 
-@checks(spec.NOTHING_ELSE, model_cases(next_tokens, favour=("llama",), **CASES), needs=TRAINER, share=0.25)
+@checks(function_spec.NOTHING_ELSE, model_cases(next_tokens, favour=("llama",), **CASES), needs=TRAINER, share=0.25)
 def nothing_else(subject: Subject, case: ModelCase) -> Comparisons:
     """What is frozen, what the caller holds, and a model built anew from the parameters alone."""
     start = case.parameters(subject.precision.storage)

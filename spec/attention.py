@@ -6,6 +6,7 @@ import numpy as np
 
 from gnomon.spec.card import Clause, Kind, Mistake, Proposition
 from gnomon.spec.constants import Constant, exactly, inverse_root
+from gnomon.spec.embedding import EMBEDDING
 from gnomon.spec.evaluators import Evaluator, Mask, Quantity
 from gnomon.spec.linear import LINEAR
 
@@ -96,7 +97,7 @@ ATTENTION = Proposition(
     formula=r"\mathrm{Attention}(Q,K,V) = \mathrm{softmax}(QK^\top/\sqrt{d_k})\,V",
     source="Foundations, gathered: equation 5, second usual mistake, laboratory 2; Vaswani et al. 2017, section 3.2.1; "
     "Dao et al. 2022; Elhage et al. 2021",
-    rests_on=(LINEAR,),
+    rests_on=(LINEAR, EMBEDDING),
     said="Attention means the model focuses on the important tokens.",
     so="It computes an average under weights of similarity; other weights can give the same average, so the "
     "weights are weak evidence of what the model used.",

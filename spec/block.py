@@ -22,6 +22,7 @@ from gnomon.spec.families import (
     SCALED,
     SEQUENTIAL,
 )
+from gnomon.spec.gradient import GRADIENT
 from gnomon.spec.heads import HEADS, merge_heads, split_heads
 from gnomon.spec.linear import feed_forward, linear
 from gnomon.spec.masks import MASKS
@@ -138,7 +139,7 @@ BLOCK = Proposition(
     formula=r"x \leftarrow x + \mathrm{Attention}(\mathrm{Norm}(x)),\qquad x \leftarrow x + F(\mathrm{Norm}(x))",
     source="Foundations, gathered: equation 7; vocabulary: residual stream; He et al. 2016; Xiong et al. 2020; "
     "Elhage et al. 2021",
-    rests_on=(HEADS, MASKS, ORDER, rotary.ROTARY),
+    rests_on=(HEADS, MASKS, ORDER, rotary.ROTARY, GRADIENT),
 )
 
 NO_HALF_PRECISION = "nothing is narrower than the arithmetic"

@@ -8,7 +8,9 @@ from types import MappingProxyType
 import numpy as np
 
 from gnomon.spec.card import Clause, Kind, Level, Mistake, Proposition
+from gnomon.spec.descent import DESCENT
 from gnomon.spec.evaluators import Floats
+from gnomon.spec.gradient import GRADIENT
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,7 @@ FORMATS = Proposition(
     source="Foundations, gathered: claim 9 of what is usually got wrong; Micikevicius et al. 2018, section 3",
     said="Mixed precision is a speed optimisation.",
     so="Half precision has digits to spare and a floor at 2⁻²⁵, under which late gradients are zero.",
+    rests_on=(DESCENT, GRADIENT),
 )
 
 FLUSHED = Mistake(

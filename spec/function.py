@@ -177,6 +177,35 @@ ROWS_APART = Clause(
     mistakes=(STATISTICS_OVER_BATCH, MASK_OVER_WRONG_AXIS, CENTRED_OVER_BATCH, CACHE_ROWS_MIXED, SPLIT_BY_BATCH),
 )
 
+FROZEN_MOVES = Mistake(
+    "frozen-moves",
+    "a parameter that was frozen is trained with the others",
+    "what had to stay as it was drifts",
+)
+POSITIONS_TRAINED = Mistake(
+    "positions-trained",
+    "the frequencies of rotary positions move with every step",
+    "the saved parameters no longer give the trained model",
+    families=("llama",),
+)
+CALLER_UPDATED = Mistake(
+    "caller-updated",
+    "the step is made in the caller's arrays",
+    "the start is lost, and a second run begins where the first one ended",
+)
+NOTHING_ELSE = Clause(
+    proposition=FUNCTION,
+    number="I.1.6",
+    slug="nothing-else",
+    statement="A training step changes the parameters and nothing else: frozen ones stay, the caller's arrays stay, "
+    "and the parameters alone give the trained model.",
+    formula=r"f(x;\theta_1) \text{ from } \theta_1 \text{ alone},\quad "
+    r"\theta_{1,\text{frozen}} = \theta_{0,\text{frozen}}",
+    kind=Kind.EXACT,
+    level=(Level.TRAIN,),
+    mistakes=(FROZEN_MOVES, POSITIONS_TRAINED, CALLER_UPDATED),
+)
+
 RAW_BUFFER = Mistake(
     "raw-buffer",
     "the kernel reads the memory behind a view as if it were contiguous",

@@ -1,8 +1,8 @@
 """II.2: a gradient is a product of local derivatives along the path, summed over paths."""
 
 from gnomon.spec.card import Clause, Kind, Level, Mistake, Proposition
+from gnomon.spec.descent import DESCENT
 from gnomon.spec.families import TIED_LOGITS
-from gnomon.spec.function import FUNCTION
 from gnomon.spec.linear import LINEAR
 
 OP_AND_MODEL = (Level.OP, Level.MODEL)
@@ -15,7 +15,7 @@ GRADIENT = Proposition(
     formula=r"\frac{\partial \ell}{\partial x} = \sum_{\text{paths}} \prod_{\text{steps}} J_k^{\top}\, "
     r"\frac{\partial \ell}{\partial y}",
     source="Foundations, gathered: equation 4; Griewank and Walther 2008, chapter 3; Pascanu et al. 2013",
-    rests_on=(FUNCTION, LINEAR),
+    rests_on=(DESCENT, LINEAR),
     said="The framework computes the gradients, so they are right.",
     so="A backward pass is code of its own, and a wrong one still trains, only worse.",
 )

@@ -13,7 +13,8 @@ from gnomon.spec.attention import SYMMETRY, WEIGHTS, attention
 from gnomon.spec.card import Clause, Kind, Level, Mistake, Proposition
 from gnomon.spec.constants import Constant
 from gnomon.spec.evaluators import Evaluator, Mask, Quantity
-from gnomon.spec.linear import LINEAR, linear
+from gnomon.spec.gradient import GRADIENT
+from gnomon.spec.linear import linear
 from gnomon.spec.masks import OP_AND_MODEL, WINDOW, ZERO_WEIGHT
 
 
@@ -205,7 +206,7 @@ REACH = Proposition(
     formula=r"\partial y_t/\partial x_s \ne 0 \iff s \in R(t)",
     source="Foundations, gathered: vocabulary (receptive field, path length, inductive bias); Bahdanau et al. 2015; "
     "Vaswani et al. 2017, table 1",
-    rests_on=(LINEAR,),
+    rests_on=(GRADIENT,),
 )
 
 PADDED_ON_BOTH_SIDES = Mistake(

@@ -3,6 +3,7 @@
 from gnomon.spec.attention import ATTENTION, EQUATION
 from gnomon.spec.card import Clause, Kind, Level, Mistake, Proposition
 from gnomon.spec.constants import Constant, inverse_root, rational
+from gnomon.spec.gradient import GRADIENT
 from gnomon.spec.trained import UNTRAINED
 
 
@@ -19,7 +20,7 @@ SCALE = Proposition(
     statement="The divisor √dₖ keeps the softmax out of saturation.",
     formula=r"\mathrm{Var}(q\cdot k) = d_k,\qquad \mathrm{Var}(q\cdot k/\sqrt{d_k}) = 1",
     source="Foundations, gathered: equation 5, fifth usual mistake, laboratory 2; Vaswani et al. 2017, section 3.2.1",
-    rests_on=(ATTENTION,),
+    rests_on=(ATTENTION, GRADIENT),
     said="The √dₖ is a cosmetic normalisation.",
     so="Without it the logits grow with head width, the softmax saturates and the gradient to queries and keys "
     "vanishes; the model still trains, worse and silently.",

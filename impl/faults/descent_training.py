@@ -9,16 +9,14 @@ from gnomon.impl.reference import Array, NumpyReference
 from gnomon.impl.training import Gradients, targets
 from gnomon.spec.configuration import Configuration
 from gnomon.spec.descent import (
-    CALLER_UPDATED,
     CLIPPED_EACH_MICRO_BATCH,
     CLIPPED_TOO_EARLY,
-    FROZEN_MOVES,
     MEAN_OF_MEANS,
     NEVER_CLEARED,
     PER_SENTENCE,
-    POSITIONS_TRAINED,
     SUM_OF_MEANS,
 )
+from gnomon.spec.function import CALLER_UPDATED, FROZEN_MOVES, POSITIONS_TRAINED
 
 
 @commits(MEAN_OF_MEANS)
