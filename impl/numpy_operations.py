@@ -172,6 +172,8 @@ class NumpyOperations:
 
     def expand(self, shared: Array, heads: int) -> Array:
         """The key or value head that each query head reads."""
+        if shared.shape[-3] == heads:
+            return asarray(shared)
         return asarray(shared.take(np.arange(heads) * shared.shape[-3] // heads, axis=-3))
 
     def scores(self, query: Array, key: Array, scale: float | None) -> Array:

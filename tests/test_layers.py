@@ -187,3 +187,12 @@ def test_no_file_names_a_folder_of_this_machine():
     spelled = "/" + "work/"  # so that this file does not
     named = [str(p.relative_to(ROOT)) for p in tracked() if spelled.encode() in p.read_bytes()]
     assert named == []
+
+
+def test_no_two_parts_of_the_numpy_implementation_hide_each_other():
+    """Each of its many bases is there for its own operations; one fills in what another leaves open."""
+    from gnomon.impl.reference import NumpyReference
+
+    parts = [vars(base) for base in NumpyReference.__mro__[1:-1]]
+    names = [name for part in parts for name in part if not name.startswith("__")]
+    assert sorted(n for n in set(names) if names.count(n) > 1) == ["placed"]
