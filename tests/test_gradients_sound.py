@@ -20,7 +20,7 @@ PROMISED = {
     "linear": 1500,
     "projections": 1500,
     "softmax": 1200,
-    "attention": 3000,
+    "attention": 2800,
     "multi_head_attention": 1500,
     "layer_norm": 1000,
     "rms_norm": 1000,
