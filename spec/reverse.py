@@ -58,7 +58,7 @@ class Recorded:
     def __truediv__(self, other: Any) -> "Recorded":
         o = self.R.number(other)
         pulls = (self, lambda g: g / o.value), (o, lambda g: -(g * quotient.kept / o.value))
-        quotient = Recorded(self.R, self.value / o.value, pulls)
+        quotient: Recorded = Recorded(self.R, self.value / o.value, pulls)
         return quotient
 
     def __getitem__(self, index: Any) -> "Recorded":
