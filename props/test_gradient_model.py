@@ -9,6 +9,7 @@ from gnomon.props.box import Box, Input, box
 from gnomon.props.gradients import Slopes, slopes
 from gnomon.props.judge import Comparison, close, same
 from gnomon.props.model_cases import ModelCase, model_cases
+from gnomon.props.outcome import Declined
 from gnomon.props.property import checks
 from gnomon.props.subject import Subject
 from gnomon.spec import embedding as embedding_spec
@@ -48,19 +49,18 @@ def farthest(name: str, got: Floats, due: Slopes) -> Comparison:
     return close(f"gradient by {name}", got, want, allowed)
 
 
-def undecided() -> Comparison:
-    """What is said in 16 bits: the gradient of a whole model has no trace by which it could be judged."""
-    return close("gradient", 0.0, 0.0, np.inf)
+def wide_enough(subject: Subject) -> None:
+    """Decline 16 bits: the gradient of a whole model has no trace by which it could be judged there."""
+    if subject.precision.narrow:
+        raise Declined("the gradient of a whole model is judged in float32 and float64")
 
 
 @checks(spec.PAIRING, model_cases(time=SMALL), needs=MODEL, share=0.4, mistakes=())
 def pairing_in_a_model(subject: Subject, case: ModelCase) -> Comparisons:
     """All parameters moved at once along their errors: the sum over all of them is bounded as one."""
+    wide_enough(subject)
     model, given = box(subject, case), Input(case.tokens())
     got = model.gradients(given, above(model, case))
-    if model.narrow:
-        yield undecided()
-        return
     due = slopes(model, given, above(model, case))
     signs = {n: np.sign(drawn(model, case, _DIRECTION, g.shape)) for n, g in got.items()}
     inward, outward = (sum(float((g * signs[n]).sum()) for n, g in gs.items()) for gs in (got, due.values))
@@ -70,11 +70,9 @@ def pairing_in_a_model(subject: Subject, case: ModelCase) -> Comparisons:
 @checks(spec.DERIVATIVE, model_cases(time=SMALL), needs=MODEL, share=0.6, mistakes=())
 def derivative_in_a_model(subject: Subject, case: ModelCase) -> Comparisons:
     """The parameter whose gradient is farthest off, and one at random."""
+    wide_enough(subject)
     model, given = box(subject, case), Input(case.tokens())
     got = model.gradients(given, above(model, case))
-    if model.narrow:
-        yield undecided()
-        return
     due = slopes(model, given, above(model, case))
     worst = max(got, key=lambda n: _share(got[n], due.value(n)))
     yield farthest(worst, got[worst], due)
@@ -103,12 +101,10 @@ def tied(c: Configuration) -> bool:
 @checks(spec.SUM_OF_USES, model_cases(tied, favour=TIED_LOGITS, time=SMALL, layers=1), needs=MODEL, share=0.3)
 def tied_table(subject: Subject, case: ModelCase) -> Comparisons:
     """The table that is read as look-up and as unembedding."""
+    wide_enough(subject)
     model, given = box(subject, case), Input(case.tokens())
     got = model.gradients(given, above(model, case))["token_embedding"]
-    if model.narrow:
-        yield undecided()
-    else:
-        yield farthest("token_embedding", got, slopes(model, given, above(model, case)))
+    yield farthest("token_embedding", got, slopes(model, given, above(model, case)))
 
 
 def looked_up_alone(c: Configuration) -> bool:
