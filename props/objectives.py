@@ -92,6 +92,13 @@ def _side(found: Mapping[str, Any], part: str, name: str) -> tuple[str, tuple[st
     return statement.strip(), tuple(terms)
 
 
+def unfilled(worksheet: Worksheet) -> str:
+    """A sentence that is still as `init` wrote it; nothing if all are one's own."""
+    blank = worksheet_of(tomllib.loads(BLANK), "")
+    own = {worksheet.objective, worksheet.loss, *worksheet.omitted.values()}
+    return next((s for s in (blank.objective, blank.loss, *blank.omitted.values()) if s in own), "")
+
+
 def omissions(worksheet: Worksheet) -> list[str]:
     """What the loss does not see; a worksheet that hides some of it is refused."""
     try:
@@ -148,6 +155,8 @@ def check_worksheet(path: Path) -> Exit:
         clause = f"[bold red]{WORKSHEET.number} {WORKSHEET.slug}[/]"
         console.print(f"{clause} violated by {escape(str(path))}: {escape(str(reason))}")
         return Exit.VIOLATED
+    if blank := unfilled(worksheet):
+        raise click.UsageError(f"{path} still has {blank!r} as it was written to fill in: put your own in its place")
     console.print(told(worksheet))
     console.print(escape(sentence))
     return Exit.CONFORMS

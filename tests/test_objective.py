@@ -66,6 +66,8 @@ def test_a_record_that_hides_something_is_refused(name):
 
 # The file.
 
+FILLED = BLANK.replace("one sentence", "our words").replace("watched", "counted")
+
 
 def test_a_worksheet_is_written_filled_in_and_checked(tmp_path):
     first = gnomon("objective", "init", "mine.toml")
@@ -73,6 +75,12 @@ def test_a_worksheet_is_written_filled_in_and_checked(tmp_path):
         0,
         "wrote mine.toml: fill it in, then `gnomon objective check mine.toml`\n",
     )
+    blank = gnomon("objective", "check", "mine.toml")
+    assert (blank.exit_code, said(blank)) == (
+        2,
+        "mine.toml still has 'What you want, in one sentence.' as it was written to fill in: put your own in its place",
+    )
+    (tmp_path / "mine.toml").write_text(FILLED)
     ran = gnomon("objective", "check", "mine.toml")
     assert ran.exit_code == 0
     assert ran.output.splitlines()[-1] == (
@@ -95,7 +103,7 @@ def test_a_hidden_omission_is_a_violation(tmp_path):
 
 
 def test_what_the_loss_adds_is_told(tmp_path):
-    (tmp_path / "adds.toml").write_text(BLANK.replace('terms = ["a thing that you want"]', 'terms = ["a thing that you '
+    (tmp_path / "adds.toml").write_text(FILLED.replace('terms = ["a thing that you want"]', 'terms = ["a thing that you '
                                                       'want", "weight decay"]'))  # fmt: skip
     assert "weight decay (the loss's own)" in gnomon("objective", "check", "adds.toml").output
 
