@@ -323,13 +323,7 @@ class Bounds(Evaluator):
         width = self.number(x.shape[-1])
         kept = x - self._summed(x) / width if centred else x
         in_one_pass = centred and ONE_PASS in self.precision.sites
-        if in_one_pass:
-            mean_square = self._summed(kept * kept) / width
-            error = np.maximum(mean_square.error, self._variance_in_one_pass(x).error)
-            inverse = self._inverse_root(mean_square.like(mean_square.value, error), epsilon, 0.0)
-        else:
-            inverse = self.inverse_spread(kept, epsilon)
-        result = kept * inverse
+        result = kept * (self.row_spread(x, kept, epsilon) if centred else self.inverse_spread(kept, epsilon))
         span = np.sqrt(x.shape[-1]) * (1 + float(self._gamma(x.shape[-1] + 8))) + np.abs(result.value)
         return result if in_one_pass else result.like(result.value, _bounded(result.error, span))
 
@@ -337,6 +331,14 @@ class Bounds(Evaluator):
         """One over the root of the mean square plus epsilon, two roundings off; a mean square is never negative."""
         mean_square = self._summed(kept * kept) / self.number(kept.shape[-1])
         return self._inverse_root(mean_square, epsilon, float(epsilon) * (1 - 4 * self._unit))
+
+    def row_spread(self, x: Tracked, kept: Tracked, epsilon: Constant) -> Tracked:
+        """The same of a centred row, with the error of a variance in one pass where that is declared."""
+        if ONE_PASS not in self.precision.sites:
+            return self.inverse_spread(kept, epsilon)
+        mean_square = self._summed(kept * kept) / self.number(x.shape[-1])
+        error = np.maximum(mean_square.error, self._variance_in_one_pass(x).error)
+        return self._inverse_root(mean_square.like(mean_square.value, error), epsilon, 0.0)
 
     def _inverse_root(self, mean_square: Tracked, epsilon: Constant, floor: float) -> Tracked:
         return self._rsqrt(mean_square + self.computed(np.asarray(float(epsilon)), np.asarray(2.0)), floor)

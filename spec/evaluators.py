@@ -134,6 +134,10 @@ class Evaluator(ABC):
         """One over the root of each row's mean square plus epsilon."""
         return self.rsqrt(self.total(kept * kept) / self.number(kept.shape[-1]) + self.constant(epsilon))
 
+    def row_spread(self, x: Quantity, kept: Quantity, epsilon: Constant) -> Quantity:
+        """The same of rows x less their mean, for which a variance in one pass may have been taken."""
+        return self.inverse_spread(kept, epsilon)
+
     def sqrt(self, a: Quantity) -> Quantity:
         """√a of an `a` that is not negative."""
         raise NotImplementedError(f"{type(self).__name__} takes no roots")

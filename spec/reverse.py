@@ -313,7 +313,7 @@ class Reverse(Evaluator):
         E, width = self.E, self.E.number(x.shape[-1])
         y = E.standardise(x.value, epsilon, centred)
         mean = E.total(x.value) / width
-        inverse = E.inverse_spread(x.value - mean if centred else x.value, epsilon)
+        inverse = E.row_spread(x.value, x.value - mean, epsilon) if centred else E.inverse_spread(x.value, epsilon)
 
         def pull(g: Quantity) -> Quantity:
             along = E.total(g * y) / width

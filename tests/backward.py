@@ -32,7 +32,7 @@ from gnomon.spec.constants import ROOT_HALF, ROOT_TWO_OVER_PI, TANH_CUBIC, inver
 from gnomon.spec.embedding import embedding
 from gnomon.spec.evaluators import Evaluator, Quantity
 from gnomon.spec.linear import linear
-from gnomon.spec.precision import EVERYWHERE, FUSED
+from gnomon.spec.precision import EVERYWHERE, FUSED, ONE_PASS
 from gnomon.spec.rotary import attention_factor, frequencies
 
 Gradients = dict[str, Any]
@@ -510,7 +510,21 @@ def statistics_in_storage(m: Machine, case: Case) -> Gradients:
     return kept(m, weight=rows_of(g * (x - mean) * r).sum(0))
 
 
-LAYER_NORM = (*norms(True), Algorithm("torch", FUSED, layer_norm_by_torch))
+def in_one_pass(m: Machine, case: Case, rule: Any) -> Gradients:
+    """With the mean of the squares less the square of the mean."""
+    x, weight, bias, g = loaded(m, case, "x", "weight", "bias")
+    mean = mean_of(x)
+    r = 1 / np.sqrt(np.maximum(mean_of(x * x) - mean * mean, 0) + m.work(case.options["eps"]))
+    by_bias = None if bias is None else rows_of(g).sum(0)
+    by_weight = rows_of(g * (x - mean) * r).sum(0)
+    return kept(m, x=rule(m, x, g * weight, mean, r, True), weight=by_weight, bias=by_bias)
+
+
+IN_ONE_PASS = tuple(
+    Algorithm(f"in one pass, {f.__name__}", FUSED | {ONE_PASS}, partial(in_one_pass, rule=f))
+    for f in (projected, along_the_row)
+)
+LAYER_NORM = (*norms(True), *IN_ONE_PASS, Algorithm("torch", FUSED, layer_norm_by_torch))
 RMS_NORM = (
     *norms(False),
     torch_algorithm("torch", EVERYWHERE, torch_rms_norm),

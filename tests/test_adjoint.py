@@ -178,7 +178,7 @@ def test_the_derivative_of_an_operation_is_that_of_its_series(name: str) -> None
 def test_every_operation_of_the_evaluator_is_among_them() -> None:
     used = (
         " ".join(OPERATIONS)
-        + " number given computed shift moved node bound bounds_of bound_of_sum departures changed weights"
+        + " number given row_spread computed shift moved node bound bounds_of bound_of_sum departures changed weights"
     )
     used += " sqrt complement"  # of steps, which no model takes
     assert [n for n in dir(Adjoint) if not n.startswith("_") and n not in used] == []
