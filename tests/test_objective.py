@@ -66,6 +66,7 @@ def test_a_record_that_hides_something_is_refused(name):
 
 # The file.
 
+WITH_DECAY = 'terms = ["a thing that you want", "weight decay"]'
 FILLED = BLANK.replace("one sentence", "our words").replace("watched", "counted")
 
 
@@ -103,8 +104,8 @@ def test_a_hidden_omission_is_a_violation(tmp_path):
 
 
 def test_what_the_loss_adds_is_told(tmp_path):
-    (tmp_path / "adds.toml").write_text(FILLED.replace('terms = ["a thing that you want"]', 'terms = ["a thing that you '
-                                                      'want", "weight decay"]'))  # fmt: skip
+    added = FILLED.replace('terms = ["a thing that you want"]', WITH_DECAY)
+    (tmp_path / "adds.toml").write_text(added)
     assert "weight decay (the loss's own)" in gnomon("objective", "check", "adds.toml").output
 
 
