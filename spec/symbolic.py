@@ -57,6 +57,10 @@ class Symbolic(Evaluator):
         """1/√a."""
         return _elementwise(lambda x: 1 / sympy.sqrt(x))(a)
 
+    def sqrt(self, a: Quantity) -> Quantity:
+        """√a."""
+        return _elementwise(sympy.sqrt)(a)
+
     def rectify(self, a: Quantity) -> Quantity:
         """The larger of a and zero."""
         return _elementwise(lambda x: sympy.Max(x, 0))(a)
