@@ -207,7 +207,12 @@ def _stack(parts: Sequence[Array], axis: int = 0) -> Taped:
     return Taped(np.stack([plain(p) for p in parts], axis), [(p, piece(i)) for i, p in enumerate(parts)])
 
 
+def _roll(x: Taped, shift: int, axis: int) -> Taped:
+    return Taped(np.roll(x.value, shift, axis), [(x, lambda g: np.roll(g, -shift, axis))])
+
+
 _FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    np.roll: _roll,
     np.where: _where,
     np.concatenate: _concatenate,
     np.stack: _stack,

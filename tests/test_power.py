@@ -50,4 +50,6 @@ def test_a_scale_off_by_a_ten_thousandth_is_caught_in_float32() -> None:
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
 def test_another_order_is_not(dtype: str) -> None:
     found = statuses(described("reordered", AnotherOrder(), ""), dtype)
-    assert set(found.values()) == {Status.HOLDS}
+    # What trains, and the gradients of whole models, are asked in float32 alone.
+    undecided = set() if dtype == "float32" else {Status.UNSUPPORTED}
+    assert set(found.values()) == {Status.HOLDS} | undecided

@@ -12,7 +12,7 @@ from gnomon.impl.faults.precision import Storing
 from gnomon.impl.faults.registry import control
 from gnomon.impl.faults.tiles import Tiled
 from gnomon.impl.reference import Array, NumpyReference, wide
-from gnomon.impl.tape import asarray
+from gnomon.impl.tape import asarray, plain, straight
 from gnomon.spec.precision import ONE_PASS
 
 _USUAL = NumpyReference.declaration
@@ -206,12 +206,14 @@ class WindowExcludesSelf(NumpyReference):
 
 @control("empty-row-nan", reason="a row with nothing allowed may be NaN where that is declared")
 class EmptyRowIsNan(NumpyReference):
-    """Zero over zero is left as it is, as declared."""
+    """A row with nothing allowed is NaN, as declared, and gives nothing back."""
 
     declaration = replace(_declaring(empty_row="nan"), families=())
 
-    def divide(self, mass: Array, total: Array) -> Array:
-        return asarray(mass / total)
+    def attend(self, scores: Array, value: Array, sink: Array | None) -> Array:
+        whole, blocked = super().attend(scores, value, sink), np.isneginf(plain(scores)).all(-1, keepdims=True)
+        empty = blocked & (sink is None)
+        return straight(np.where(empty, whole.dtype.type(np.nan), plain(whole)), whole)
 
 
 @control("empty-row-mean", reason="a row with nothing allowed may be the mean of the values where that is declared")
