@@ -15,7 +15,7 @@ import numpy as np
 
 from gnomon.spec.constants import Constant
 from gnomon.spec.evaluators import Evaluator, Float64, Floats, Mask
-from gnomon.spec.precision import ABSOLUTE_SIGMOID, FLOAT64, ONE_PASS, ROUGH_POWERS, Format, Precision
+from gnomon.spec.precision import ABSOLUTE_SIGMOID, FLOAT64, ONE_PASS, ROUGH_POWERS, ROUGH_TANH, Format, Precision
 
 _NOTHING, _MANY = np.zeros(()), 2**14
 _NO_INFORMATION = 1e90  # an error this large says nothing, yet is no licence for NaN as infinity is
@@ -190,7 +190,8 @@ class Bounds(Evaluator):
     def tanh(self, a: Tracked) -> Tracked:
         """The hyperbolic tangent: slope 1/cosh²(m) for the smallest |argument| m in reach, absolute library error."""
         near = np.minimum(np.maximum(np.abs(a.value) - a.error, 0.0), _COSH_RANGE)
-        return a.like(np.tanh(a.value), _bounded(a.error / np.cosh(near) ** 2, 2.0) + self._library)
+        own = self.precision.erf * self._unit if ROUGH_TANH in self.precision.sites else self._library
+        return a.like(np.tanh(a.value), _bounded(a.error / np.cosh(near) ** 2, 2.0) + own)
 
     @_quiet
     def erf(self, a: Tracked) -> Tracked:

@@ -12,7 +12,7 @@ from gnomon.impl.adapters.onnx_whole import Bare, Model, Run
 from gnomon.impl.declaration import Declaration
 from gnomon.spec.configuration import Configuration
 from gnomon.spec.families import FAMILIES
-from gnomon.spec.precision import ABSOLUTE_SIGMOID, EVERYWHERE
+from gnomon.spec.precision import ABSOLUTE_SIGMOID, EVERYWHERE, ROUGH_TANH
 
 FATAL_ONLY = 4  # what is merely an error is raised too
 
@@ -62,6 +62,6 @@ def fixed(configuration: Configuration, parameters: Mapping[str, Array]) -> Bare
 declaration = Declaration(
     families=tuple(name for name in FAMILIES if name != "bloom"),
     dtypes=("float32", "float16"),
-    sites=EVERYWHERE | {ABSOLUTE_SIGMOID},
+    sites=EVERYWHERE | {ABSOLUTE_SIGMOID, ROUGH_TANH},
     paths={"model": {"fixed parameters": fixed}},
 )
