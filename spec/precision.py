@@ -66,8 +66,8 @@ EAGER = FUSED | {
 # Not a place that rounds but a way to compute, in any format: a sigmoid of absolute instead of relative accuracy,
 # as from (1 + tanh(x/2))/2, which has no correct digit far below zero.
 ABSOLUTE_SIGMOID = "absolute sigmoid"
-# A hyperbolic tangent only as accurate as an error function is taken to be, from a rational approximation that is not cut
-# off at one: 16 roundoffs and not 4.
+# A hyperbolic tangent only as accurate as an error function is taken to be, from a rational approximation that is not
+# cut off at one: 16 roundoffs and not 4.
 ROUGH_TANH = "rough tanh"
 # Another: a variance from the mean of the squares less the square of the mean, which cancels in rows far from zero.
 ONE_PASS = "one-pass variance"
