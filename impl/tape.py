@@ -8,7 +8,7 @@ for instance, gives a plain array, of which there is no gradient.
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -101,14 +101,17 @@ def asarray(x: Array, dtype: Any = None) -> np.ndarray[Any, np.dtype[Any]]:
     """The array in that dtype, still taped if it was."""
     if not isinstance(x, Taped):
         return np.asarray(x, dtype)
-    kept: Any = x if dtype is None or x.dtype == dtype else x.astype(dtype)
-    return kept  # type: ignore[no-any-return]
+    return _as_array(x if dtype is None or x.dtype == dtype else x.astype(dtype))
 
 
 def straight(value: Array, through: Array) -> np.ndarray[Any, np.dtype[Any]]:
     """The first array's numbers with the second one's gradient: what a backward pass of its own amounts to."""
-    kept: Any = Taped(plain(value), [(through, _same)]) if isinstance(through, Taped) else plain(value)
-    return kept  # type: ignore[no-any-return]
+    return _as_array(Taped(plain(value), [(through, _same)]) if isinstance(through, Taped) else plain(value))
+
+
+def _as_array(x: Array) -> np.ndarray[Any, np.dtype[Any]]:
+    """The array as those see it who do not know whether it is taped."""
+    return cast("np.ndarray[Any, np.dtype[Any]]", x)
 
 
 def recorded(x: Any) -> Any:

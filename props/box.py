@@ -3,7 +3,7 @@
 import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -287,13 +287,13 @@ def reckoned(box: Box, given: Input) -> Reckoning:
     return _reckonings[key]
 
 
-def equation(box: Box, given: Input) -> Callable[[Evaluator, Mapping[str, Any]], Quantity]:
+def equation(box: Box, given: Input, **mark: Any) -> Callable[[Evaluator, Mapping[str, Any]], Quantity]:
     """The model's output for an input, as an equation in its parameters."""
 
     def run(E: Evaluator, parameters: Mapping[str, Any]) -> Quantity:
         return model(
             E, box.configuration, parameters, given.tokens, positions=given.positions, mask=given.mask,
-            **_conventions(box.subject, box.configuration),
+            **_conventions(box.subject, box.configuration), **mark,
         )  # fmt: skip
 
     return run
@@ -301,10 +301,7 @@ def equation(box: Box, given: Input) -> Callable[[Evaluator, Mapping[str, Any]],
 
 def _evaluated(E: Evaluator, box: Box, given: Input, **mark: Any) -> Quantity:
     parameters, tokens = _read(box, given.tokens)
-    return model(
-        E, box.configuration, parameters, tokens, positions=given.positions, mask=given.mask,
-        **_conventions(box.subject, box.configuration), **mark,
-    )  # fmt: skip
+    return equation(box, replace(given, tokens=tokens), **mark)(E, parameters)
 
 
 def _read(box: Box, tokens: Tokens) -> tuple[Parameters, Tokens]:

@@ -3,7 +3,6 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -71,13 +70,11 @@ def check_implementation(
     if not found.passed:
         print_smoke(name, found)
         return Exit.NOT_RUNNABLE
-    options: dict[str, Any] = {"--impl": impl, "--clause": numbers, "--dtype": dtypes, "--cases": cases,
-                               "--gnomon-broken": json.dumps(_by_dtype(found)),
-                               "--gnomon-examples": examples_folder()}  # fmt: skip
-    options |= {} if seed is None else {"--gnomon-seed": seed}
-    options |= {"--waivers": waivers} if waivers else {}
     flags = ("--gnomon-untrained",) if untrained else ()
-    options |= {"--case": checked} if checked else {}
+    given = {"--impl": impl, "--clause": numbers, "--dtype": dtypes, "--cases": cases, "--gnomon-seed": seed,
+             "--waivers": waivers, "--case": checked, "--gnomon-broken": json.dumps(_by_dtype(found)),
+             "--gnomon-examples": examples_folder()}  # fmt: skip
+    options = {name: value for name, value in given.items() if value is not None}
     with progress(name) as seen:
         recorder = Recorder(name, timeout, seen)
         run(recorder, ("--pyargs", "gnomon.props", *flags), options, workers, timeout)

@@ -237,3 +237,14 @@ def checkpointed(subject: Subject, case: DropoutCase, path: str | None) -> tuple
 def storable(x: Floats, form: Format) -> Floats:
     """The numbers that the format under test holds, NaN among them."""
     return np.asarray(x[(round_to(x, form) == x) | np.isnan(x)])
+
+
+def try_out(subject: Subject, operation: str) -> None:
+    """A small case of what takes or gives more than arrays."""
+    if operation == "checkpointed_dropout":
+        checkpointed(subject, DropoutCase(width=2), None)
+    elif operation == "loss_scaler":
+        case = ScalerCase()
+        Scaler(subject, case.tensors(0), rate=case.rate, scale=1024.0).step(case.tensors(1))
+    else:
+        subject.number(operation, subject.hand({"weight": np.ones((2, 2))}), format="float16", scale=1.0)

@@ -20,6 +20,7 @@ from gnomon.spec.adjoint import Adjoint, Node
 from gnomon.spec.bounds import Bounds, Tracked
 from gnomon.spec.configuration import Rotary
 from gnomon.spec.constants import exactly
+from gnomon.spec.descent import global_norm
 from gnomon.spec.evaluators import Evaluator, Floats, Quantity
 from gnomon.spec.linear import ACTIVATIONS
 from gnomon.spec.precision import declared
@@ -137,6 +138,11 @@ class Slopes:
     def values(self) -> dict[str, Floats]:
         """All exact gradients."""
         return {name: node.value for name, node in self.found.items()}
+
+    @property
+    def norm(self) -> float:
+        """The norm of all of them together."""
+        return global_norm(self.values)
 
     def value(self, name: str) -> Floats:
         """The exact gradient by one parameter."""

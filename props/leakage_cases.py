@@ -310,7 +310,7 @@ def _kind(thing: Any) -> str:
     return f"a {type(thing).__name__}"
 
 
-def example(subject: Subject, operation: str) -> None:
+def try_out(subject: Subject, operation: str) -> None:
     """One small call of an operation on tables."""
     score, pipeline = ScoreCase(), PipelineCase()
     seeded = {"seed": 0} if subject.offers("protocol", "seed") else {}

@@ -9,8 +9,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -156,43 +157,22 @@ def _child(arguments: dict[str, Any]) -> None:
                 log.write(json.dumps(event | _tried(Subject(implementation, dtype), operation)) + "\n")
 
 
+# Operations that take or give more than arrays, and the module of ours that makes a small call of each.
+_TRIED_BY: Mapping[str, tuple[str, ...]] = {
+    "format_cases": ("checkpointed_dropout", "loss_scaler", "share_under_floor"),
+    "tokenising": ("tokeniser", "train_byte_pairs", "encode_byte_pairs"),
+    "training": ("optimiser", "schedule", "clip_by_global_norm", "factor_of_two", "trainer"),
+    "experiments": ("random_labels", "recall"),
+    "leakage_cases": TABLES,
+}
+
+
 def _call(subject: Any, operation: str) -> None:
-    if operation in ("model", "block"):
-        _call_model(subject, operation)
-    elif operation == "initial_parameters":
-        from gnomon.props.model_cases import example
-
-        subject.tensors(operation, example(subject.implementation.declaration.families[0]), deviation=1.0)
-    elif operation == "evaluate":
-        even = np.log(np.full((1, 2, 3), 1 / 3))
-        subject.number(operation, lambda tokens: even, [np.array([0, 1, 2])], batch_size=1)
-    elif operation == "vjp":
-        x = np.arange(-8, 8).reshape(1, 4, 4) / 8.0
-        inner = next((o for o in ("linear", "softmax", "attention") if subject.offers(o)), "linear")
-        arrays = {"linear": (x, np.eye(4)), "softmax": (x,), "attention": (x[None], x[None], x[None])}[inner]
-        subject.vjp(inner, *arrays, upstream=np.ones(np.shape(arrays[0])))
-    elif operation == "traffic":
-        subject.count(operation, 8, 4, fast=256)
-    elif operation in ("path_length", "operation_count"):
-        subject.count(operation, "attention", *((8,) if operation == "path_length" else (8, 4)))
-    elif operation in ("checkpointed_dropout", "loss_scaler", "share_under_floor"):
-        call_formats(subject, operation)
-    elif operation in ("tokeniser", "train_byte_pairs", "encode_byte_pairs"):
-        from gnomon.props.tokenising import try_out
-
-        try_out(subject, operation)
-    elif operation in ("optimiser", "schedule", "clip_by_global_norm", "factor_of_two", "trainer"):
-        from gnomon.props.training import try_out as try_training
-
-        try_training(subject, operation)
-    elif operation in ("random_labels", "recall"):
-        from gnomon.props.experiments import try_out as try_memorising
-
-        try_memorising(subject, operation)
-    elif operation in TABLES:
-        from gnomon.props.leakage_cases import example as table_example
-
-        table_example(subject, operation)
+    module = next((m for m, operations in _TRIED_BY.items() if operation in operations), None)
+    if module is not None:
+        import_module(f"gnomon.props.{module}").try_out(subject, operation)
+    elif operation in _CALLS:
+        _CALLS[operation](subject, operation)
     elif operation in COUNTS:
         lengths = () if operation in ("parameter_count", "crossing_length") else (8,)
         subject.count(operation, CONFIGURATIONS["gpt2"], *lengths)
@@ -201,18 +181,22 @@ def _call(subject: Any, operation: str) -> None:
         subject.call(operation, *arrays, shape=shape, **options)
 
 
-def call_formats(subject: Any, operation: str) -> None:
-    """A small case of what takes or gives more than arrays."""
-    from gnomon.props.format_cases import DropoutCase, Scaler, ScalerCase, checkpointed
+def _call_initial(subject: Any, operation: str) -> None:
+    from gnomon.props.model_cases import example
 
-    if operation == "checkpointed_dropout":
-        checkpointed(subject, DropoutCase(width=2), None)
-    elif operation == "loss_scaler":
-        case = ScalerCase()
-        Scaler(subject, case.tensors(0), rate=case.rate, scale=1024.0).step(case.tensors(1))
-    else:
-        gradients = subject.hand({"weight": np.ones((2, 2))})
-        subject.number(operation, gradients, format="float16", scale=1.0)
+    subject.tensors(operation, example(subject.implementation.declaration.families[0]), deviation=1.0)
+
+
+def _call_evaluate(subject: Any, operation: str) -> None:
+    even = np.log(np.full((1, 2, 3), 1 / 3))
+    subject.number(operation, lambda tokens: even, [np.array([0, 1, 2])], batch_size=1)
+
+
+def _call_vjp(subject: Any, operation: str) -> None:
+    """The gradient of the first of these operations that is there."""
+    inner = next((o for o in ("linear", "softmax", "attention") if subject.offers(o)), "linear")
+    arrays, options, shape = _example(inner)
+    subject.vjp(inner, *arrays, upstream=np.ones(shape), **options)
 
 
 def _call_model(subject: Any, operation: str) -> None:
@@ -230,6 +214,18 @@ def _call_model(subject: Any, operation: str) -> None:
             block(subject, case)
         else:
             box(subject, case)(Input(case.tokens()))
+
+
+_CALLS: Mapping[str, Callable[[Any, str], None]] = {
+    "model": _call_model,
+    "block": _call_model,
+    "initial_parameters": _call_initial,
+    "evaluate": _call_evaluate,
+    "vjp": _call_vjp,
+    "traffic": lambda subject, operation: subject.count(operation, 8, 4, fast=256),
+    "path_length": lambda subject, operation: subject.count(operation, "attention", 8),
+    "operation_count": lambda subject, operation: subject.count(operation, "attention", 8, 4),
+}
 
 
 def _tried(subject: Any, operation: str) -> dict[str, Any]:

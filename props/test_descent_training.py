@@ -1,13 +1,13 @@
 """I.1.6, I.2.5 and I.2.6 held to what trains whole models: its gradients, its buffers and all that has to stay."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
 
 from gnomon.props.box import Input, box, equation
+from gnomon.props.gradients import Slopes
 from gnomon.props.judge import Comparison, close, same
 from gnomon.props.measure import convention
 from gnomon.props.model_cases import ModelCase, model_cases
@@ -69,23 +69,6 @@ class Trainer:
         return self.subject.framework.take(guarded("trainer", self.own, [self.subject.hand(tokens)], {}))[0]
 
 
-@dataclass(frozen=True, eq=False)
-class Slopes:
-    """The exact gradients by every parameter, and what bounds any functional of those that are got."""
-
-    E: Adjoint
-    nodes: Mapping[str, Any]
-
-    @property
-    def norm(self) -> float:
-        """The global norm."""
-        return spec.global_norm({name: node.value for name, node in self.nodes.items()})
-
-    def along(self, direction: Named) -> float:
-        """How far the sum of ⟨direction, gradient⟩ may be off."""
-        return self.E.bound_of_sum([(self.nodes[name], d) for name, d in direction.items()])
-
-
 def slopes(subject: Subject, case: ModelCase, given: Sequence[Tokens]) -> Slopes:
     """The gradients of the mean loss of all tokens."""
     E, model = Adjoint(subject.precision), box(subject, case)
@@ -107,12 +90,12 @@ def accumulated(subject: Subject, case: ModelCase, limit: float | None, exact: S
     got = {name: (start[name] - after[name]) / RATE for name in after}
     epsilon, unsure = (0.0, 0.0) if limit is None else _clip_epsilon(subject)
     factor = 1.0 if limit is None else limit / (exact.norm + epsilon)
-    name = max(got, key=lambda n: float(np.abs(got[n] - factor * exact.nodes[n].value).max()))
-    value = exact.nodes[name].value
+    name = max(got, key=lambda n: float(np.abs(got[n] - factor * exact.value(n)).max()))
+    value = exact.value(name)
     worst = np.unravel_index(np.argmax(np.abs(got[name] - factor * value)), value.shape)
     functional = np.zeros(value.shape)
     functional[worst] = 1.0
-    room = exact.along({name: functional})
+    room = exact.allowed({name: functional})
     astray = 0.0 if limit is None else _astray(exact, got) + unsure / exact.norm
     own = factor * (room * (1 + astray) + astray * abs(value[worst]))
     E = Bounds(subject.precision)
@@ -136,9 +119,9 @@ def _clip_epsilon(subject: Subject) -> tuple[float, float]:
 def _astray(exact: Slopes, got: Named) -> float:
     """By what share the norm may be off: the error along the exact gradient, and along the one that was got."""
     size = spec.global_norm(got) or 1.0
-    inward = {n: node.value / exact.norm for n, node in exact.nodes.items()}
+    inward = {n: g / exact.norm for n, g in exact.values.items()}
     outward = {n: g / size for n, g in got.items()}
-    share = max(exact.along(inward), exact.along(outward)) / exact.norm
+    share = max(exact.allowed(inward), exact.allowed(outward)) / exact.norm
     return share / (1 - share) if share < 1 / 2 else np.inf
 
 

@@ -29,11 +29,13 @@ class Text:
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text."""
-        return self.own.encode(text)  # type: ignore[no-any-return]
+        ids: list[int] = self.own.encode(text)
+        return ids
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids."""
-        return self.own.decode(list(ids))  # type: ignore[no-any-return]
+        text: str = self.own.decode(list(ids))
+        return text
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """Where each piece stands in the text; the library counts bytes."""

@@ -32,18 +32,22 @@ class Text:
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
         """The ids of a text."""
-        return self.own.encode(text, allowed_special="all" if special else set(), disallowed_special=())  # type: ignore[no-any-return]
+        ids: list[int] = self.own.encode(text, allowed_special="all" if special else set(), disallowed_special=())
+        return ids
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids."""
-        return self.own.decode(ids)  # type: ignore[no-any-return]
+        text: str = self.own.decode(ids)
+        return text
 
     def decode_bytes(self, ids: Sequence[int]) -> bytes:
         """The bytes of ids."""
-        return self.own.decode_bytes(ids)  # type: ignore[no-any-return]
+        found: bytes = self.own.decode_bytes(ids)
+        return found
 
     def _split(self, text: str) -> list[str]:
-        return regex.findall(WORDS, text)  # type: ignore[no-any-return]
+        words: list[str] = regex.findall(WORDS, text)
+        return words
 
 
 def _trained() -> Text:

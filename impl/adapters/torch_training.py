@@ -38,22 +38,8 @@ def _told(
     return own | {"weight_decay": weight_decay}
 
 
-def optimiser(
-    kind: str,
-    parameters: Mapping[str, Tensor],
-    *,
-    rate: float,
-    momentum: float = 0.0,
-    betas: tuple[float, float] = (0.9, 0.999),
-    epsilon: float = 1e-8,
-    weight_decay: float = 0.0,
-) -> Stepper:
-    """SGD, Adam or AdamW, by the path that torch takes unasked, which on a CPU steps tensor by tensor."""
-    return Stepper(kind, parameters, _told(kind, momentum, betas, epsilon, weight_decay), rate)
-
-
 def by_path(*, in_a_tensor: bool = False, **path: bool) -> Callable[..., Stepper]:
-    """The optimiser by another path of torch; with the rate in a tensor where that is asked for."""
+    """SGD, Adam or AdamW by a path of torch; with the rate in a tensor where that is asked for."""
 
     def optimiser_by_path(
         kind: str,
@@ -69,6 +55,9 @@ def by_path(*, in_a_tensor: bool = False, **path: bool) -> Callable[..., Stepper
         return Stepper(kind, parameters, _told(kind, momentum, betas, epsilon, weight_decay) | path, own)
 
     return optimiser_by_path
+
+
+optimiser = by_path()  # as torch goes unasked, which on a CPU is tensor by tensor
 
 
 def clip_by_global_norm(
